@@ -1,0 +1,213 @@
+"""Reading side of tagged JSON, and what both sides share."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from decimal import Decimal
+from typing import Any, TypeGuard, cast
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from agent_handoff_kit.errors import PayloadError
+
+TAG = "$ahk"
+MAX_DEPTH = 200
+MAX_BYTES = 64 * 2**20
+MAX_TEXT = 255
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+_INF = math.inf
+
+
+# The builtin under a type that checkers can follow.
+type_of: Callable[[object], type[object]] = type
+
+
+def is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def optional(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+ORJSON: Any = optional("orjson")
+
+
+def is_plain(value: Any, depth: int, budget: list[int]) -> bool:
+    """Tell whether the value is JSON as it stands; False also for anything the full walk must report on."""
+    kind = type_of(value)
+    if kind is dict:
+        if TAG in value:
+            return False
+        for key in value:
+            if type(key) is not str:
+                return False
+        items: Iterable[Any] = value.values()
+    elif kind is list:
+        items = value
+    else:
+        return _is_plain_leaf(value)
+    # A container shared by many parents is written once per parent: count what is written, not what is in memory.
+    budget[0] -= len(value) + 1
+    if depth >= MAX_DEPTH or budget[0] < 0:
+        return False
+    for item in items:
+        kind = type_of(item)
+        if kind is str or item is None or kind is bool:
+            continue
+        if kind is dict or kind is list:
+            if not is_plain(item, depth + 1, budget):
+                return False
+        elif not _is_plain_leaf(item):
+            return False
+    return True
+
+
+def _is_plain_leaf(value: Any) -> bool:
+    kind = type_of(value)
+    if kind is int:
+        return bool(INT_MIN <= value <= INT_MAX)
+    if kind is float:
+        return bool(-_INF < value < _INF)
+    return kind is str or value is None or kind is bool
+
+
+def plain_bytes(value: Any) -> bytes | None:
+    """Write a plain tree, or give None when a string in it might hold half a surrogate pair."""
+    if ORJSON is not None:
+        try:
+            return cast(bytes, ORJSON.dumps(value))
+        except TypeError:
+            return None
+    text = stdlib(value)
+    return None if "\\ud" in text else text.encode("ascii")
+
+
+def stdlib(tree: Any) -> str:
+    return json.dumps(tree, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def tree_bytes(tree: Any) -> bytes:
+    return cast(bytes, ORJSON.dumps(tree)) if ORJSON is not None else stdlib(tree).encode("ascii")
+
+
+def whole(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def registry(types: Sequence[type]) -> dict[str, type]:
+    known: dict[str, type] = {}
+    for kind in types:
+        if known.setdefault(kind.__name__, kind) is not kind:
+            raise PayloadError("types", f"two registered types are both named {kind.__name__!r}")
+    return known
+
+
+def _moment(content: list[Any], kind: Any) -> Any:
+    text, fold, zone = content
+    return kind.fromisoformat(text).replace(fold=fold, tzinfo=_zone(zone))
+
+
+def _zone(zone: Any) -> tzinfo | None:
+    if zone is None:
+        return None
+    if isinstance(zone, str):
+        return ZoneInfo(zone)
+    offset = timedelta(*zone[:3])
+    return timezone(offset, *zone[3:]) if zone[3:] or offset else timezone.utc
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "str": lambda v: bytes.fromhex(v).decode("utf-8", "surrogatepass"),
+    "int": lambda v: int(v, 16),
+    "num": float,
+    "dt": lambda v: _moment(v, datetime),
+    "time": lambda v: _moment(v, time),
+    "date": date.fromisoformat,
+    "td": lambda v: timedelta(*v),
+    "uuid": UUID,
+    "dec": Decimal,
+    "bytes": bytes.fromhex,
+}
+_COLLECTIONS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "fset": frozenset}
+
+
+def untag(tree: Any, types: dict[str, type]) -> Any:
+    if is_list(tree):
+        return _untag_items(tree, types)
+    if type(tree) is not dict:
+        return tree
+    node = cast("dict[str, Any]", tree)
+    if TAG not in node:
+        return _untag_values(node, types)
+    tag, content = node[TAG], node["v"]
+    if tag in _READERS:
+        return _READERS[tag](content)
+    if tag in _COLLECTIONS:
+        return _COLLECTIONS[tag](_untag_items(content, types))
+    if tag == "map":
+        return {untag(key, types): untag(item, types) for key, item in content}
+    if tag == "esc":
+        return _untag_values(content, types)
+    return _rebuild(tag, node["t"], untag(content, types), types)
+
+
+def _untag_items(items: list[Any], types: dict[str, type]) -> list[Any]:
+    for index, item in enumerate(items):
+        if type(item) is dict or type(item) is list:
+            items[index] = untag(item, types)
+    return items
+
+
+def _untag_values(node: dict[str, Any], types: dict[str, type]) -> dict[str, Any]:
+    for key, item in node.items():
+        if type(item) is dict or type(item) is list:
+            node[key] = untag(item, types)
+    return node
+
+
+def _rebuild(tag: str, name: str, content: Any, types: dict[str, type]) -> Any:
+    kind: Any = types.get(name)
+    if kind is None:
+        raise ValueError(f"type {name!r} is not registered here; pass it in types=")
+    if tag == "enum":
+        return kind(content)
+    if tag == "model":
+        return kind.model_validate(content)
+    if tag == "data":
+        return _rebuild_dataclass(kind, content)
+    raise ValueError(f"unknown tag {tag!r}")
+
+
+def _rebuild_dataclass(kind: Any, content: dict[str, Any]) -> Any:
+    # Without __init__ and __post_init__: the stored fields already are what those had made.
+    made = kind.__new__(kind)
+    for field in dataclasses.fields(kind):
+        if field.name in content:
+            item = content[field.name]
+        elif field.default is not dataclasses.MISSING:
+            item = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            item = field.default_factory()
+        else:
+            raise ValueError(f"field {field.name!r} of {kind.__name__} was not stored")
+        object.__setattr__(made, field.name, item)
+    return made

@@ -1,0 +1,186 @@
+"""What a handoff is, as plans of store requests. User code (redact, schema, checks) runs here, outside transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from agent_handoff_kit.errors import HandoffVerificationError, RunAlreadyCompleted
+from agent_handoff_kit.models import (
+    Checkpoint,
+    HandoffStatus,
+    checkpoint_state,
+    context_to_mapping,
+    is_handoff_envelope,
+    make_handoff_envelope,
+)
+from agent_handoff_kit.store import CheckpointStore
+from agent_handoff_kit.store.requests import Plan
+from agent_handoff_kit.verification import Verdict, check_name, judge
+
+T = TypeVar("T")
+
+
+class Parties(NamedTuple):
+    """The run, the sender and the receiver."""
+
+    run_id: str
+    from_agent: str
+    to_agent: str
+
+
+class Terms(NamedTuple):
+    """What the state must satisfy."""
+
+    required_keys: tuple[Any, ...] = ()
+    schema: Any = None
+    checks: tuple[Callable[[Any], Any], ...] = ()
+
+    @property
+    def schema_name(self) -> str | None:
+        return None if self.schema is None else check_name(self.schema)
+
+    @property
+    def check_names(self) -> tuple[str, ...]:
+        return tuple(check_name(check) for check in self.checks)
+
+
+def checkpoint(
+    store: CheckpointStore,
+    parties: Parties,
+    context: Any,
+    terms: Terms,
+    op_id: str | None,
+    redact: Callable[[Any], Any] | None,
+) -> Plan[Checkpoint]:
+    """Write a PENDING checkpoint."""
+    made = _checkpoint(parties, _stored_form(context, redact), terms, op_id)
+    return (yield from _save(store, made, None))
+
+
+def handoff(
+    store: CheckpointStore,
+    parties: Parties,
+    context: Any,
+    terms: Terms,
+    op_id: str | None,
+    redact: Callable[[Any], Any] | None,
+    new_messages: list[Any] | None,
+) -> Plan[Checkpoint]:
+    """Judge the bytes that will be stored, then write the checkpoint VERIFIED, or FAILED and raise."""
+    mapping = _stored_form(context, redact)
+    if new_messages is not None:
+        mapping = _without_messages(mapping, parties)
+    made = _checkpoint(parties, mapping, terms, op_id)
+    verdict = judge(_as_stored(store, made, terms), terms.required_keys, terms.schema, terms.checks)
+    error = None if verdict.ok else _error(made, verdict)
+    made.status = HandoffStatus.VERIFIED if error is None else HandoffStatus.FAILED
+    made.error = None if error is None else str(error)
+    yield from _save(store, made, new_messages)
+    if error is not None:
+        raise error
+    return made
+
+
+def verify(
+    store: CheckpointStore, given: Checkpoint, schema: Any, checks: tuple[Callable[[Any], Any], ...]
+) -> Plan[Checkpoint]:
+    """Judge the stored bytes and record the verdict."""
+    stored = yield from store.find(given.checkpoint_id)
+    if stored.status is HandoffStatus.VERIFIED:
+        given.status, given.error = stored.status, stored.error
+        return given
+    terms = Terms(tuple(stored.required_keys), schema or given.schema, checks or given.checks)
+    refusal = _not_judgeable(stored, terms)
+    if refusal is not None:
+        raise HandoffVerificationError(stored.run_id, stored.from_agent, stored.to_agent, (), (refusal,))
+    verdict = judge(checkpoint_state(stored), terms.required_keys, terms.schema, terms.checks)
+    error = None if verdict.ok else _error(stored, verdict)
+    given.status = HandoffStatus.VERIFIED if error is None else HandoffStatus.FAILED
+    given.error = None if error is None else str(error)
+    yield from store.transition(given.checkpoint_id, given.status, (HandoffStatus.PENDING,), given.error)
+    if error is not None:
+        raise error
+    return given
+
+
+def recover(
+    store: CheckpointStore, run_id: str, to_agent: str | None, allow_rollback: bool
+) -> Plan[Checkpoint | None]:
+    """The checkpoint from which the run goes on, if it is for this agent."""
+    found = yield from store.resume_point(run_id, allow_rollback=allow_rollback)
+    if found is not None and to_agent is not None and found.to_agent != to_agent:
+        return None
+    return found
+
+
+def run_status(store: CheckpointStore, run_id: str) -> Plan[str | None]:
+    """The run's status, or None."""
+    row = yield from store.read_run(run_id)
+    return None if row is None else row.status
+
+
+async def off_the_loop(work: Callable[[], T]) -> T:
+    """Do blocking work in a thread."""
+    return await asyncio.to_thread(work)
+
+
+def _save(store: CheckpointStore, made: Checkpoint, new_messages: list[Any] | None) -> Plan[Checkpoint]:
+    try:
+        return (yield from store.saving(made, new_messages=new_messages))
+    except RunAlreadyCompleted:
+        result = yield from store.run_result(made.run_id)
+        raise RunAlreadyCompleted(made.run_id, result) from None
+
+
+def _stored_form(context: Any, redact: Callable[[Any], Any] | None) -> dict[str, Any]:
+    return context_to_mapping(context if redact is None else redact(context))
+
+
+def _without_messages(mapping: dict[str, Any], parties: Parties) -> dict[str, Any]:
+    if not is_handoff_envelope(mapping):
+        return make_handoff_envelope(
+            mapping, from_agent=parties.from_agent, to_agent=parties.to_agent, sdk="python"
+        )
+    if mapping["messages"]:
+        raise ValueError("give the messages in the envelope or in new_messages=, not in both")
+    return mapping
+
+
+def _checkpoint(parties: Parties, mapping: dict[str, Any], terms: Terms, op_id: str | None) -> Checkpoint:
+    return Checkpoint(
+        *parties,
+        mapping,
+        list(terms.required_keys),
+        checkpoint_id=str(uuid.uuid4()) if op_id is None else op_id,
+        schema_name=terms.schema_name,
+        check_names=terms.check_names,
+        schema=terms.schema,
+        checks=terms.checks,
+    )
+
+
+def _as_stored(store: CheckpointStore, made: Checkpoint, terms: Terms) -> dict[str, Any]:
+    # Keys survive encoding as they are, so only a schema or a check needs the decoded bytes.
+    state = checkpoint_state(made)
+    if terms.schema is None and not terms.checks:
+        return state
+    decoded: dict[str, Any] = store.codec.decode(store.codec.encode(state))
+    return decoded
+
+
+def _not_judgeable(stored: Checkpoint, terms: Terms) -> str | None:
+    if stored.status is not HandoffStatus.PENDING:
+        return f"checkpoint {stored.checkpoint_id!r} is {stored.status.value}, only a PENDING one is verified"
+    if stored.schema_name is not None and terms.schema is None:
+        return f"the checkpoint names schema {stored.schema_name!r}; pass it as schema="
+    absent = sorted(set(stored.check_names) - set(terms.check_names))
+    return f"the checkpoint names checks {absent}; pass them as checks=" if absent else None
+
+
+def _error(made: Checkpoint, verdict: Verdict) -> HandoffVerificationError:
+    return HandoffVerificationError(
+        made.run_id, made.from_agent, made.to_agent, tuple(verdict.missing), tuple(verdict.reasons)
+    )

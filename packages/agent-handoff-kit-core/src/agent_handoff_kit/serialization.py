@@ -1,0 +1,233 @@
+"""Payload bytes: tagged JSON that gives back what it was given, types included.
+
+Plain JSON data goes straight to the encoder after one allocation-free look; everything else is rewritten with small
+tag objects such as ``{"$ahk": "dec", "v": "10.50"}``. Nothing is ever imported or executed by a stored name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast
+
+from agent_handoff_kit._tagged_read import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_TEXT,
+    ORJSON,
+    is_dict,
+    is_plain,
+    plain_bytes,
+    registry,
+    tree_bytes,
+    untag,
+    whole,
+)
+from agent_handoff_kit._tagged_write import Encoder
+from agent_handoff_kit.errors import PayloadError
+
+
+def encode(
+    value: Any, *, strict: bool = False, max_bytes: int = MAX_BYTES, types: Sequence[type] = (), root: str = "$"
+) -> bytes:
+    """Turn a value into tagged JSON on one line.
+
+    Args:
+        value: what to store.
+        strict: refuse a value that would lose something, instead of simplifying it with a warning.
+        max_bytes: the largest result allowed.
+        types: enum, dataclass and pydantic classes that are to come back as themselves.
+        root: what paths in errors start with.
+
+    Returns:
+        JSON without a raw line break.
+
+    Raises:
+        PayloadError: for a cycle, too much nesting, too many bytes, or a lossy value under ``strict``.
+    """
+    try:
+        data = plain_bytes(value) if is_plain(value, 0, [max_bytes]) else None
+        if data is None:
+            data = tree_bytes(Encoder(strict, max_bytes, types, root).walk(value, 1))
+    except RecursionError:
+        raise PayloadError(root, "nested too deeply for the remaining stack") from None
+    if len(data) > max_bytes:
+        raise PayloadError(root, f"the payload is over its size limit: {len(data)} bytes, {max_bytes} allowed")
+    return data
+
+
+def encode_messages(
+    messages: Sequence[Any], *, strict: bool = False, max_bytes: int = MAX_BYTES, types: Sequence[type] = ()
+) -> list[bytes]:
+    """Encode each message by itself.
+
+    Args:
+        messages: the messages, oldest first.
+        strict: as for `encode`.
+        max_bytes: the limit for one message.
+        types: as for `encode`.
+
+    Returns:
+        One line of bytes per message.
+
+    Raises:
+        PayloadError: naming the message, as ``messages[3]``.
+    """
+    return [
+        encode(message, strict=strict, max_bytes=max_bytes, types=types, root=f"messages[{index}]")
+        for index, message in enumerate(messages)
+    ]
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse(data: bytes) -> Any:
+    if ORJSON is not None:
+        try:
+            return ORJSON.loads(data)
+        except ValueError:
+            pass  # The other parser reads a few texts more, such as escaped half surrogates.
+    return json.loads(data, parse_constant=_refuse_constant)
+
+
+def decode(data: bytes, *, types: Sequence[type] = ()) -> Any:
+    """Read back what `encode` wrote.
+
+    Args:
+        data: the stored bytes.
+        types: the classes registered when it was written.
+
+    Returns:
+        The value, with its types.
+
+    Raises:
+        PayloadError: when the bytes are broken or name a type that is not registered.
+    """
+    try:
+        tree = _parse(data)
+        return untag(tree, registry(types)) if b'"$ahk"' in data else tree
+    except PayloadError:
+        raise
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError) as exc:
+        raise PayloadError("$", f"the stored payload cannot be read: {exc}") from exc
+
+
+def digest(run_id: str, op_id: str, kind: str, *parts: bytes) -> bytes:
+    """Hash payload parts together with the place they belong to.
+
+    Args:
+        run_id: the run.
+        op_id: the operation that writes them.
+        kind: what sort of payload it is.
+        parts: the exact stored bytes, in order.
+
+    Returns:
+        A SHA-256 digest of 32 bytes.
+    """
+    total = hashlib.sha256(b"ahk1")
+    for part in (*(text.encode("utf-8", "surrogatepass") for text in (run_id, op_id, kind)), *parts):
+        total.update(len(part).to_bytes(8, "big"))
+        total.update(part)
+    return total.digest()
+
+
+def check_text(name: str, value: object) -> str:
+    """Check an id, agent name or key before anything is written.
+
+    Args:
+        name: the field's name, for the error.
+        value: what the caller gave.
+
+    Returns:
+        The text.
+
+    Raises:
+        PayloadError: when it is not text, empty, over 255 characters, or holds NUL or half a surrogate pair.
+    """
+    if not isinstance(value, str):
+        raise PayloadError(name, f"must be text, not {type(value).__name__}")
+    if not value:
+        raise PayloadError(name, "must not be empty")
+    if len(value) > MAX_TEXT:
+        raise PayloadError(name, f"is {len(value)} characters long, {MAX_TEXT} are allowed")
+    if "\x00" in value:
+        raise PayloadError(name, "must not contain a NUL character")
+    if not whole(value):
+        raise PayloadError(name, f"contains half a surrogate pair: {value!a}")
+    return str.__str__(value)
+
+
+def json_sanitize(value: Any) -> Any:
+    """Reduce a value to JSON structures the way 0.1.0 did, losing types.
+
+    Args:
+        value: anything.
+
+    Returns:
+        Dicts with text keys, lists and scalars; what is none of these becomes text.
+
+    Raises:
+        PayloadError: for a cycle or nesting beyond 200 levels.
+    """
+    return _sanitize(value, 0, set())
+
+
+def _sanitize(value: Any, depth: int, above: set[int]) -> Any:
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if id(value) in above:
+        raise PayloadError("$", "the value contains itself (a cycle)")
+    if depth >= MAX_DEPTH:
+        raise PayloadError("$", f"nested more than {MAX_DEPTH} levels deep")
+    above = above | {id(value)}
+    if is_dict(value):
+        return {str(k): _sanitize(v, depth + 1, above) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_sanitize(item, depth + 1, above) for item in cast("list[Any]", value)]
+    for method in ("model_dump", "dict"):
+        dump = getattr(value, method, None)
+        if callable(dump):
+            try:
+                return _sanitize(dump(), depth + 1, above)
+            except PayloadError:
+                raise
+            except Exception:
+                continue
+    return str(value)
+
+
+def dumps_safe(value: Any) -> str:
+    """Write JSON text after `json_sanitize`.
+
+    Args:
+        value: anything.
+
+    Returns:
+        JSON text as 0.1.0 wrote it.
+
+    Raises:
+        PayloadError: for a cycle or nesting beyond 200 levels.
+    """
+    return json.dumps(json_sanitize(value))
+
+
+def loads_field(raw: str, field_name: str) -> Any:
+    """Read the JSON text of one checkpoint field.
+
+    Args:
+        raw: the stored text.
+        field_name: the field, for the error.
+
+    Returns:
+        The value.
+
+    Raises:
+        ValueError: when the text is not JSON; it names the field.
+    """
+    try:
+        return json.loads(raw)
+    except json.JSONDecodeError as exc:
+        raise ValueError(f"Corrupt JSON in checkpoint field {field_name!r}: {exc}") from exc

@@ -1,0 +1,103 @@
+"""Running queued scripts: many in one transaction, each with a future of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agent_handoff_kit.store.failures import translate
+from agent_handoff_kit.store.scripts import Script
+from agent_handoff_kit.store.statements import execute
+from agent_handoff_kit.store.steps import Step
+
+T = TypeVar("T")
+
+_PAGES_PER_OPERATION = 5 * 4096
+
+
+@dataclass(eq=False)
+class Job:
+    """One script in the queue, made anew for each time it runs."""
+
+    script: Callable[[], Script[Any]]
+    future: Future[Any] = field(default_factory=Future)
+
+
+def drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, int]:
+    """Run a script to its end; its result and the bytes it wrote, roughly."""
+    written = _PAGES_PER_OPERATION
+    try:
+        step = next(script)
+        while True:
+            written += _weight(step)
+            step = script.send(execute(connection, step))
+    except StopIteration as done:
+        return done.value, written
+
+
+def run_batch(connection: sqlite3.Connection, jobs: list[Job], location: str) -> int:
+    """Run begun jobs in the open transaction and commit; the bytes written, roughly.
+
+    A full disk rolls the whole transaction back, savepoints included: then each job runs again in a
+    transaction of its own, and no future ends before its commit.
+    """
+    try:
+        outcomes, written = _run_all(connection, jobs)
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        _roll_back(connection)
+        if len(jobs) == 1:
+            jobs[0].future.set_exception(translate(error, location, "write"))
+            return 0
+        return sum(_run_alone(connection, job, location) for job in jobs)
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        outcome(job.future)
+    return written
+
+
+def _run_alone(connection: sqlite3.Connection, job: Job, location: str) -> int:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        job.future.set_exception(translate(error, location, "write"))
+        return 0
+    return run_batch(connection, [job], location)
+
+
+def _run_all(connection: sqlite3.Connection, jobs: list[Job]) -> tuple[list[Callable[[Future[Any]], None]], int]:
+    outcomes: list[Callable[[Future[Any]], None]] = []
+    written = 0
+    for job in jobs:
+        connection.execute("SAVEPOINT operation")
+        try:
+            value, size = drive(connection, job.script())
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            connection.execute("ROLLBACK TO operation")
+            outcomes.append(_failing(error))
+        else:
+            outcomes.append(_succeeding(value))
+            written += size
+        connection.execute("RELEASE operation")
+    return outcomes, written
+
+
+def _succeeding(value: Any) -> Callable[[Future[Any]], None]:
+    return lambda future: future.set_result(value)
+
+
+def _failing(error: Exception) -> Callable[[Future[Any]], None]:
+    return lambda future: future.set_exception(error)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _weight(step: Step) -> int:
+    return sum(len(value) for value in vars(step).values() if isinstance(value, bytes))

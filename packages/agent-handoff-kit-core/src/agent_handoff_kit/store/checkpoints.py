@@ -1,0 +1,193 @@
+"""CheckpointStore: checkpoints, run status and tool results on one SQLite file."""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+from agent_handoff_kit.errors import StoreDamaged
+from agent_handoff_kit.models import Checkpoint, HandoffStatus
+from agent_handoff_kit.serialization import check_text, digest
+from agent_handoff_kit.store import scripts
+from agent_handoff_kit.store.logs import LogHeads
+from agent_handoff_kit.store.payloads import Codec, draft, restore
+from agent_handoff_kit.store.records import CallResult, LogHead, RunRow, StaleLog, StoredCheckpoint
+from agent_handoff_kit.store.requests import Plan, Read, Write, perform
+from agent_handoff_kit.store.sqlite import SQLiteBackend
+
+
+class CheckpointStore:
+    """Keeps and finds checkpoints, run status and tool results.
+
+    Args:
+        db_path: the SQLite file, or ``":memory:"``. It is made absolute here, once.
+        timeout: seconds that an operation may wait to begin.
+        durability: ``"full"`` survives power loss; ``"os"`` survives the end of the process only.
+        allow_network_fs: accept a file on a network file system.
+        codec: how payloads are written.
+
+    Raises:
+        StoreError: the file cannot be opened; a subclass says why.
+    """
+
+    def __init__(
+        self,
+        db_path: str | Path = "agent_handoff_kit.db",
+        *,
+        timeout: float = 30.0,
+        durability: str = "full",
+        allow_network_fs: bool = False,
+        codec: Codec | None = None,
+    ) -> None:
+        self.timeout = timeout
+        self.codec = codec or Codec()
+        self.backend = SQLiteBackend(
+            str(db_path), timeout=timeout, durability=durability, allow_network_fs=allow_network_fs
+        )
+        self.db_path = self.backend.location
+        self._heads = LogHeads()
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Insert a checkpoint; one with the same id is replaced in its place."""
+        perform(self.backend, self.saving(checkpoint, replace=True))
+
+    def update_status(self, checkpoint_id: str, status: HandoffStatus, error: str | None = None) -> None:
+        """Set a checkpoint's status and error on the caller's word; an unknown id does nothing."""
+        perform(self.backend, self.transition(checkpoint_id, status, tuple(HandoffStatus), error))
+
+    def last_good_checkpoint(self, run_id: str) -> Checkpoint | None:
+        """The run's newest VERIFIED checkpoint, by the order of writing."""
+        return self._restored(self.backend.read(functools.partial(scripts.newest_verified, run_id)))
+
+    def history(self, run_id: str) -> list[Checkpoint]:
+        """The run's checkpoints in the order of writing."""
+        return perform(self.backend, self.read_history(run_id, None))
+
+    def set_run_status(self, run_id: str, status: str) -> None:
+        """Set the run's status (``open`` or ``completed``)."""
+        check_text("run_id", run_id)
+        self.backend.write(functools.partial(scripts.set_run_status, run_id, status, now=time.time()))
+
+    def get_run_status(self, run_id: str) -> str | None:
+        """The run's status, or None if nothing of it was recorded."""
+        run = self.backend.read(functools.partial(scripts.read_run, run_id))
+        return None if run is None else run.status
+
+    def get_tool_result(self, run_id: str, idempotency_key: str) -> Any | None:
+        """The first result recorded under this key, or None."""
+        found, value = perform(self.backend, self.find_result(run_id, idempotency_key))
+        return value if found else None
+
+    def save_tool_result(self, run_id: str, idempotency_key: str, tool_name: str, result: Any) -> None:
+        """Record a tool's result; the first one under a key stays."""
+        perform(self.backend, self.record_result(run_id, idempotency_key, tool_name, result))
+
+    def close(self) -> None:
+        """Write what is queued and close the file; closing again does nothing."""
+        self.backend.close()
+
+    def saving(
+        self, checkpoint: Checkpoint, *, replace: bool = False, new_messages: list[Any] | None = None
+    ) -> Plan[Checkpoint]:
+        """Plan: encode and write a checkpoint; gives it back with its sequence."""
+        stored = yield from self._written(checkpoint, replace=replace, new_messages=new_messages)
+        checkpoint.seq = stored.seq
+        return checkpoint
+
+    def find(self, checkpoint_id: str) -> Plan[Checkpoint]:
+        """Plan: the stored checkpoint with this id."""
+        stored: StoredCheckpoint = yield Read(functools.partial(scripts.load_checkpoint, checkpoint_id))
+        return restore(stored, self.codec, self.db_path)
+
+    def transition(
+        self, checkpoint_id: str, status: HandoffStatus, expected: tuple[HandoffStatus, ...], error: str | None = None
+    ) -> Plan[str | None]:
+        """Plan: change a checkpoint's status if it is an expected one; gives the status it had."""
+        names = tuple(one.value for one in expected)
+        before: str | None = yield Write(
+            functools.partial(scripts.transition, checkpoint_id, HandoffStatus(status).value, names, error)
+        )
+        return before
+
+    def resume_point(self, run_id: str, *, allow_rollback: bool) -> Plan[Checkpoint | None]:
+        """Plan: the checkpoint from which the run goes on, or None when nothing is pending."""
+        stored: StoredCheckpoint | None = yield Read(functools.partial(scripts.resume_point, run_id))
+        while stored is not None:
+            try:
+                return restore(stored, self.codec, self.db_path)
+            except StoreDamaged:
+                if not allow_rollback:
+                    raise
+            stored = yield Read(functools.partial(scripts.resume_point, run_id, below=stored.seq))
+        return None
+
+    def read_history(self, run_id: str, limit: int | None) -> Plan[list[Checkpoint]]:
+        """Plan: the newest ``limit`` checkpoints of the run, oldest first."""
+        rows: list[StoredCheckpoint] = yield Read(functools.partial(scripts.history, run_id, limit))
+        return [restore(row, self.codec, self.db_path) for row in rows]
+
+    def read_run(self, run_id: str) -> Plan[RunRow | None]:
+        """Plan: the run's row."""
+        row: RunRow | None = yield Read(functools.partial(scripts.read_run, run_id))
+        return row
+
+    def complete(self, run_id: str, result: Any) -> Plan[None]:
+        """Plan: complete the run, keep its result, mark its newest checkpoint RECOVERED."""
+        check_text("run_id", run_id)
+        data = self.codec.encode(result, "result")
+        mark = digest(run_id, "", "result", data)
+        yield Write(functools.partial(scripts.complete_run, run_id, data, mark, now=time.time()))
+
+    def run_result(self, run_id: str) -> Plan[Any]:
+        """Plan: the stored result of a completed run, None without one."""
+        row = yield from self.read_run(run_id)
+        if row is None or row.result is None:
+            return None
+        if digest(run_id, "", "result", row.result) != row.result_digest:
+            raise StoreDamaged(self.db_path, "read", f"result of run {run_id!r} does not match its digest")
+        return self.codec.decode(row.result)
+
+    def find_result(self, run_id: str, key: str, tool: str | None = None) -> Plan[tuple[bool, Any]]:
+        """Plan: whether a call has a recorded result, and the result."""
+        check_text("run_id", run_id)
+        check_text("key", key)
+        row: CallResult | None = yield Read(functools.partial(scripts.read_call, run_id, key, tool))
+        if row is None:
+            return False, None
+        if digest(run_id, key, "call", row.result) != row.digest:
+            raise StoreDamaged(self.db_path, "read", f"result of call {key!r} of run {run_id!r} does not match")
+        return True, self.codec.decode(row.result)
+
+    def record_result(self, run_id: str, key: str, tool: str, result: Any) -> Plan[None]:
+        """Plan: record a call's result."""
+        for name, value in (("run_id", run_id), ("key", key), ("tool", tool)):
+            check_text(name, value)
+        data = self.codec.encode(result, "result")
+        mark = digest(run_id, key, "call", data)
+        yield Write(functools.partial(scripts.record_call, run_id, key, tool, data, mark, now=time.time()))
+
+    def _written(
+        self, checkpoint: Checkpoint, *, replace: bool, new_messages: list[Any] | None
+    ) -> Plan[StoredCheckpoint]:
+        run_id = checkpoint.run_id
+        head, snapshot = (None, None) if replace else self._heads.get(run_id)
+        while True:
+            if head is None and not replace:
+                check_text("run_id", run_id)
+                head = yield Read(functools.partial(scripts.newest_log, run_id))
+            prepared, log = draft(checkpoint, self.codec, head, snapshot, new_messages)
+            script = scripts.replace_checkpoint if replace else scripts.add_checkpoint
+            try:
+                stored: StoredCheckpoint = yield Write(functools.partial(script, prepared, now=time.time()))
+            except StaleLog:
+                self._heads.forget(run_id)
+                head = snapshot = None
+                continue
+            if stored.log_seq is not None and not replace:
+                self._heads.put(run_id, LogHead(stored.log_seq, log.length, log.digest), log.snapshot)
+            return stored
+
+    def _restored(self, stored: StoredCheckpoint | None) -> Checkpoint | None:
+        return None if stored is None else restore(stored, self.codec, self.db_path)

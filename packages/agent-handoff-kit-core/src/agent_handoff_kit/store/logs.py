@@ -1,0 +1,84 @@
+"""Message histories as append-only logs: what is new in a list, and what was stored before it."""
+
+from __future__ import annotations
+
+import marshal
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_handoff_kit.serialization import encode_messages
+from agent_handoff_kit.store.records import EMPTY_CHAIN, LogHead, chain
+
+_RUNS = 128
+_SNAPSHOT_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True)
+class Log:
+    """The messages to store with a checkpoint, and the log that they extend."""
+
+    lines: tuple[bytes, ...]
+    extends: LogHead | None
+    length: int
+    digest: bytes
+    snapshot: bytes | None
+
+
+class LogHeads:
+    """The end of each run's log as this process last saw it, with a snapshot of its list.
+
+    The snapshot is marshal's form of the list, made to be compared and never loaded: it differs
+    wherever value or exact type differ, and the comparison runs at the speed of memcmp.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[LogHead, bytes | None]] = OrderedDict()
+
+    def get(self, run_id: str) -> tuple[LogHead | None, bytes | None]:
+        return self._known.get(run_id, (None, None))
+
+    def put(self, run_id: str, head: LogHead, snapshot: bytes | None) -> None:
+        if snapshot is not None and len(snapshot) > _SNAPSHOT_BYTES:
+            snapshot = None
+        self._known[run_id] = (head, snapshot)
+        self._known.move_to_end(run_id)
+        while len(self._known) > _RUNS:
+            self._known.popitem(last=False)
+
+    def forget(self, run_id: str) -> None:
+        self._known.pop(run_id, None)
+
+
+def whole_list(messages: Sequence[Any], head: LogHead | None, snapshot: bytes | None, **options: Any) -> Log:
+    """The log for a whole list: its tail if it extends what is stored, else a log of its own."""
+    taken = _snapshot(messages)
+    if head is not None and snapshot is not None and taken is not None and taken.startswith(snapshot):
+        lines = encode_messages(messages[head.length :], **options)
+        return _extended(head, lines, taken)
+    lines = encode_messages(messages, **options)
+    if head is not None and len(lines) >= head.length:
+        if chain(EMPTY_CHAIN, lines[: head.length]) == head.digest:
+            return _extended(head, lines[head.length :], taken)
+    return Log(tuple(lines), None, len(lines), chain(EMPTY_CHAIN, lines), taken)
+
+
+def appended(new: Sequence[Any], head: LogHead | None, **options: Any) -> Log:
+    """The log for new messages only; without a log before them they start one."""
+    lines = encode_messages(new, **options)
+    if head is None:
+        return Log(tuple(lines), None, len(lines), chain(EMPTY_CHAIN, lines), None)
+    return _extended(head, lines, None)
+
+
+def _extended(head: LogHead, lines: list[bytes], snapshot: bytes | None) -> Log:
+    return Log(tuple(lines), head, head.length + len(lines), chain(head.digest, lines), snapshot)
+
+
+def _snapshot(messages: Sequence[Any]) -> bytes | None:
+    """The marshalled items without the list's header, so that a longer list starts with a shorter one's."""
+    try:
+        return marshal.dumps(list(messages), 2)[5:]
+    except ValueError:
+        return None

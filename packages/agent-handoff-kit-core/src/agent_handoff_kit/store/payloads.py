@@ -1,0 +1,134 @@
+"""Checkpoints to drafts and back: encode, hash, check, decode. No I/O."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from agent_handoff_kit.errors import PayloadError, StoreDamaged
+from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
+from agent_handoff_kit.serialization import check_text, decode, encode
+from agent_handoff_kit.store.logs import Log, appended, whole_list
+from agent_handoff_kit.store.records import EMPTY_CHAIN, Draft, LogHead, StoredCheckpoint
+
+_NO_LOG = Log((), None, 0, EMPTY_CHAIN, None)
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How payloads are written: refuse or sanitise what is unknown, the size limit, the user's types."""
+
+    strict: bool = False
+    max_bytes: int = 64 * 2**20
+    types: tuple[type, ...] = ()
+
+    def encode(self, value: Any, root: str = "$") -> bytes:
+        return encode(value, root=root, **self.options())
+
+    def decode(self, data: bytes) -> Any:
+        return decode(data, types=self.types)
+
+    def options(self) -> dict[str, Any]:
+        return {"strict": self.strict, "max_bytes": self.max_bytes, "types": self.types}
+
+
+def draft(
+    checkpoint: Checkpoint,
+    codec: Codec,
+    head: LogHead | None,
+    snapshot: bytes | None,
+    new_messages: list[Any] | None = None,
+) -> tuple[Draft, Log]:
+    """Encode and hash a checkpoint; the log tells what its messages extend.
+
+    Raises:
+        PayloadError: an id is unusable, or the context holds a value that cannot be stored.
+    """
+    _check_names(checkpoint)
+    envelope = new_messages is not None or is_handoff_envelope(checkpoint.context)
+    context = {k: v for k, v in checkpoint.context.items() if k != "messages"} if envelope else checkpoint.context
+    state = codec.encode(context)
+    if new_messages is not None:
+        log = appended(new_messages, head, **codec.options())
+    elif envelope:
+        log = whole_list(checkpoint.context["messages"], head, snapshot, **codec.options())
+    else:
+        log = _NO_LOG
+    return _draft(checkpoint, codec, state, log, envelope), log
+
+
+def restore(stored: StoredCheckpoint, codec: Codec, location: str) -> Checkpoint:
+    """The checkpoint in a row.
+
+    Raises:
+        StoreDamaged: the bytes are not those that were written; names the checkpoint.
+    """
+    problem = stored.damage()
+    if problem is not None:
+        raise StoreDamaged(location, "read", f"checkpoint {stored.op_id!r} of run {stored.run_id!r}: {problem}")
+    try:
+        return _decoded(stored, codec)
+    except (PayloadError, KeyError, TypeError) as error:
+        reason = f"checkpoint {stored.op_id!r} of run {stored.run_id!r}: {error}"
+        raise StoreDamaged(location, "read", reason) from error
+
+
+def _check_names(checkpoint: Checkpoint) -> None:
+    check_text("run_id", checkpoint.run_id)
+    check_text("from_agent", checkpoint.from_agent)
+    check_text("to_agent", checkpoint.to_agent)
+    check_text("checkpoint_id", checkpoint.checkpoint_id)
+
+
+def _draft(checkpoint: Checkpoint, codec: Codec, state: bytes, log: Log, envelope: bool) -> Draft:
+    return Draft(
+        run_id=checkpoint.run_id,
+        op_id=checkpoint.checkpoint_id,
+        status=checkpoint.status.value,
+        from_agent=checkpoint.from_agent,
+        to_agent=checkpoint.to_agent,
+        envelope=envelope,
+        lines=log.lines,
+        extends=log.extends,
+        log_len=log.length,
+        log_digest=log.digest,
+        state=state,
+        terms=codec.encode(_terms(checkpoint), "required_keys"),
+        error=checkpoint.error,
+        created_at=checkpoint.created_at or time.time(),
+    )
+
+
+def _terms(checkpoint: Checkpoint) -> dict[str, Any]:
+    terms: dict[str, Any] = {"required_keys": list(checkpoint.required_keys)}
+    if checkpoint.schema_name is not None:
+        terms["schema"] = checkpoint.schema_name
+    if checkpoint.check_names:
+        terms["checks"] = list(checkpoint.check_names)
+    return terms
+
+
+def _decoded(stored: StoredCheckpoint, codec: Codec) -> Checkpoint:
+    terms = codec.decode(stored.terms)
+    context = codec.decode(stored.state)
+    if stored.envelope:
+        context = {
+            "state": context["state"],
+            "messages": [codec.decode(line) for line in stored.lines()],
+            "meta": context["meta"],
+        }
+    return Checkpoint(
+        run_id=stored.run_id,
+        from_agent=stored.from_agent,
+        to_agent=stored.to_agent,
+        context=context,
+        required_keys=terms["required_keys"],
+        checkpoint_id=stored.op_id,
+        created_at=stored.created_at,
+        status=HandoffStatus(stored.status),
+        error=stored.error,
+        seq=stored.seq,
+        schema_name=terms.get("schema"),
+        check_names=tuple(terms.get("checks", ())),
+    )

@@ -1,0 +1,149 @@
+"""Rows as plain data, and what is hashed: the form of a checkpoint between the object and the table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from agent_handoff_kit.serialization import digest
+from agent_handoff_kit.store import steps
+
+EMPTY_CHAIN = bytes(32)
+
+
+class StaleLog(Exception):
+    """The run's message log moved on between preparing a checkpoint and writing it; prepare it again."""
+
+
+class LogHead(NamedTuple):
+    """The end of a message log: where it began, how many messages it holds, their chained digest."""
+
+    log_seq: int
+    length: int
+    digest: bytes
+
+
+class RunRow(NamedTuple):
+    """A run's status, result bytes and their digest."""
+
+    status: str
+    result: bytes | None
+    result_digest: bytes | None
+
+
+class CallResult(NamedTuple):
+    """The recorded result of a tool call."""
+
+    result: bytes
+    digest: bytes
+    tool: str
+
+
+def chain(start: bytes, lines: Iterable[bytes]) -> bytes:
+    """The digest of a message list: each message's bytes hashed onto the digest before it."""
+    current = start
+    for line in lines:
+        current = hashlib.sha256(current + line).digest()
+    return current
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Messages of one segment; an encoded message never holds a line feed."""
+    return data.split(b"\n") if data else []
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A checkpoint ready to be written: encoded, hashed, without a sequence."""
+
+    run_id: str
+    op_id: str
+    status: str
+    from_agent: str
+    to_agent: str
+    envelope: bool
+    lines: tuple[bytes, ...]
+    extends: LogHead | None
+    log_len: int
+    log_digest: bytes
+    state: bytes
+    terms: bytes
+    error: str | None
+    created_at: float
+
+    @property
+    def digest(self) -> bytes:
+        return row_digest(self.run_id, self.op_id, self.state, self.terms, self.log_digest, self.log_len)
+
+    def columns(self) -> dict[str, Any]:
+        """The values of the row that are known before the write."""
+        return {
+            "run_id": self.run_id,
+            "op_id": self.op_id,
+            "status": self.status,
+            "from_agent": self.from_agent,
+            "to_agent": self.to_agent,
+            "envelope": self.envelope,
+            "messages": b"\n".join(self.lines),
+            "log_len": self.log_len,
+            "log_digest": self.log_digest,
+            "state": self.state,
+            "terms": self.terms,
+            "digest": self.digest,
+            "error": self.error,
+            "created_at": self.created_at,
+        }
+
+
+def row_digest(run_id: str, op_id: str, state: bytes, terms: bytes, log_digest: bytes, log_len: int) -> bytes:
+    """The digest kept with a checkpoint, bound to its run and operation."""
+    return digest(run_id, op_id, "checkpoint", state, terms, log_digest, str(log_len).encode())
+
+
+@dataclass(frozen=True)
+class StoredCheckpoint:
+    """A checkpoint row as it was read; ``segments`` holds its message log up to it."""
+
+    run_id: str
+    seq: int
+    op_id: str
+    status: str
+    from_agent: str
+    to_agent: str
+    envelope: bool
+    log_seq: int | None
+    log_len: int
+    log_digest: bytes
+    state: bytes
+    terms: bytes
+    digest: bytes
+    error: str | None
+    created_at: float
+    segments: tuple[bytes, ...] = ()
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> StoredCheckpoint:
+        return cls(*row)
+
+    @classmethod
+    def from_insert(cls, insert: steps.InsertCheckpoint) -> StoredCheckpoint:
+        values = {name: value for name, value in vars(insert).items() if name != "messages"}
+        return cls(**values)
+
+    def with_segments(self, segments: list[bytes]) -> StoredCheckpoint:
+        return replace(self, segments=tuple(segments))
+
+    def lines(self) -> list[bytes]:
+        """The encoded messages of the log, oldest first."""
+        return [line for segment in self.segments for line in split_lines(segment)]
+
+    def damage(self) -> str | None:
+        """What is wrong with the stored bytes, or None."""
+        expected = row_digest(self.run_id, self.op_id, self.state, self.terms, self.log_digest, self.log_len)
+        if expected != self.digest:
+            return "the stored bytes do not match their digest"
+        if self.log_seq is not None and chain(EMPTY_CHAIN, self.lines()) != self.log_digest:
+            return "the stored messages do not match their digest"
+        return None

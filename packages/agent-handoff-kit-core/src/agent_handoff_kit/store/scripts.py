@@ -1,0 +1,188 @@
+"""Every store operation as a generator of named steps. All decisions, no I/O, no SQL.
+
+One script is one transaction. Each can be repeated after a lost acknowledgement: inserts recognise
+their operation id, updates recognise themselves as done.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+
+from agent_handoff_kit.errors import CheckpointNotFound, KeyConflict, RunAlreadyCompleted
+from agent_handoff_kit.models import HandoffStatus
+from agent_handoff_kit.store import steps
+from agent_handoff_kit.store.records import CallResult, Draft, LogHead, RunRow, StaleLog, StoredCheckpoint
+
+T = TypeVar("T")
+Rows = Sequence[Sequence[Any]]
+Script = Generator[steps.Step, Rows, T]
+
+_ANY = tuple(status.value for status in HandoffStatus)
+GOOD = (HandoffStatus.VERIFIED.value, HandoffStatus.RECOVERED.value)
+
+
+def add_checkpoint(draft: Draft, *, now: float) -> Script[StoredCheckpoint]:
+    """Insert a checkpoint at the next sequence of its run.
+
+    Raises:
+        KeyConflict: the operation id was used for other content.
+        RunAlreadyCompleted: the run is completed.
+        StaleLog: another writer moved the run's message log on.
+    """
+    found = yield steps.FindOperation(draft.run_id, draft.op_id)
+    if found:
+        return (yield from _repeated(draft, found[0]))
+    if draft.extends is not None and (yield from newest_log(draft.run_id)) != draft.extends:
+        raise StaleLog(draft.run_id)
+    ((seq, status),) = yield steps.NextSequence(draft.run_id, now)
+    if status == "completed":
+        raise RunAlreadyCompleted(draft.run_id)
+    insert = _insert(draft, seq)
+    yield insert
+    return StoredCheckpoint.from_insert(insert)
+
+
+def replace_checkpoint(draft: Draft, *, now: float) -> Script[StoredCheckpoint]:
+    """Insert a checkpoint, or put another status or flat context in its place under the same sequence.
+
+    Raises:
+        KeyConflict: the stored one holds other messages, on which later checkpoints may build.
+    """
+    found = yield steps.FindOperation(draft.run_id, draft.op_id)
+    if not found:
+        ((seq, _status),) = yield steps.NextSequence(draft.run_id, now)
+        insert = _insert(draft, seq)
+        yield insert
+        return StoredCheckpoint.from_insert(insert)
+    if bytes(found[0][1]) == draft.digest:
+        yield steps.Transition(draft.op_id, draft.status, _ANY, draft.error)
+    else:
+        yield from _overwritten(draft, found[0][0])
+    rows = yield steps.LoadCheckpoint(draft.op_id)
+    return StoredCheckpoint.from_row(rows[0])
+
+
+def _overwritten(draft: Draft, seq: int) -> Script[None]:
+    rows = yield steps.LoadCheckpoint(draft.op_id)
+    if draft.envelope or StoredCheckpoint.from_row(rows[0]).envelope:
+        raise KeyConflict(draft.run_id, draft.op_id)
+    yield steps.DeleteCheckpoint(draft.run_id, seq)
+    yield _insert(draft, seq)
+
+
+def newest_log(run_id: str) -> Script[LogHead | None]:
+    """The end of the run's newest message log, or None."""
+    rows = yield steps.NewestLog(run_id)
+    return LogHead(rows[0][0], rows[0][1], bytes(rows[0][2])) if rows else None
+
+
+def load_checkpoint(checkpoint_id: str) -> Script[StoredCheckpoint]:
+    """A checkpoint by id.
+
+    Raises:
+        CheckpointNotFound: no row has this id.
+    """
+    rows = yield steps.LoadCheckpoint(checkpoint_id)
+    if not rows:
+        raise CheckpointNotFound(checkpoint_id)
+    return (yield from _with_messages(StoredCheckpoint.from_row(rows[0])))
+
+
+def newest_verified(run_id: str) -> Script[StoredCheckpoint | None]:
+    """The newest VERIFIED checkpoint by sequence, whatever lies above it."""
+    return (yield from _newest(run_id, (HandoffStatus.VERIFIED.value,), sys.maxsize))
+
+
+def resume_point(run_id: str, *, below: int = sys.maxsize) -> Script[StoredCheckpoint | None]:
+    """The newest good checkpoint if it is VERIFIED; None for a completed run or a RECOVERED one."""
+    run = yield from read_run(run_id)
+    if run is not None and run.status == "completed":
+        return None
+    newest = yield from _newest(run_id, GOOD, below)
+    if newest is None or newest.status == HandoffStatus.RECOVERED.value:
+        return None
+    return newest
+
+
+def history(run_id: str, limit: int | None) -> Script[list[StoredCheckpoint]]:
+    """The run's checkpoints, oldest first; the newest ``limit`` of them."""
+    rows = yield steps.LoadHistory(run_id, -1 if limit is None else limit)
+    found: list[StoredCheckpoint] = []
+    for row in reversed(rows):
+        found.append((yield from _with_messages(StoredCheckpoint.from_row(row))))
+    return found
+
+
+def transition(
+    checkpoint_id: str, status: str, expected: tuple[str, ...], error: str | None = None
+) -> Script[str | None]:
+    """Change a checkpoint's status if it is an expected one; the status it had, None if it is unknown."""
+    rows = yield steps.Transition(checkpoint_id, status, expected, error)
+    return str(rows[0][0]) if rows else None
+
+
+def read_run(run_id: str) -> Script[RunRow | None]:
+    """Status and result of a run, or None."""
+    rows = yield steps.ReadRun(run_id)
+    return RunRow(*rows[0]) if rows else None
+
+
+def set_run_status(run_id: str, status: str, *, now: float) -> Script[None]:
+    """Insert or update a run's status."""
+    yield steps.WriteRun(run_id, status, None, None, now)
+
+
+def complete_run(run_id: str, result: bytes, digest: bytes, *, now: float) -> Script[None]:
+    """Complete the run, store its result and mark its newest checkpoint RECOVERED.
+
+    Raises:
+        RunAlreadyCompleted: it is completed with another result.
+    """
+    run = yield from read_run(run_id)
+    if run is not None and run.status == "completed":
+        if run.result_digest == digest:
+            return
+        raise RunAlreadyCompleted(run_id)
+    yield steps.RecoverNewest(run_id)
+    yield steps.WriteRun(run_id, "completed", result, digest, now)
+
+
+def read_call(run_id: str, key: str, tool: str | None = None) -> Script[CallResult | None]:
+    """The recorded result of a call, or None."""
+    rows = yield steps.ReadCall(run_id, key, tool)
+    return CallResult(*rows[0]) if rows else None
+
+
+def record_call(run_id: str, key: str, tool: str, result: bytes, digest: bytes, *, now: float) -> Script[None]:
+    """Record the result of a call; the first one stays."""
+    yield steps.InsertCall(run_id, key, tool, result, digest, now)
+
+
+def _repeated(draft: Draft, row: Sequence[Any]) -> Script[StoredCheckpoint]:
+    if bytes(row[1]) != draft.digest:
+        raise KeyConflict(draft.run_id, draft.op_id)
+    rows = yield steps.LoadCheckpoint(draft.op_id)
+    return StoredCheckpoint.from_row(rows[0])
+
+
+def _insert(draft: Draft, seq: int) -> steps.InsertCheckpoint:
+    log_seq = None
+    if draft.envelope:
+        log_seq = seq if draft.extends is None else draft.extends.log_seq
+    return steps.InsertCheckpoint(seq=seq, log_seq=log_seq, **draft.columns())
+
+
+def _newest(run_id: str, statuses: tuple[str, ...], below: int) -> Script[StoredCheckpoint | None]:
+    rows = yield steps.LoadNewest(run_id, statuses, below)
+    if not rows:
+        return None
+    return (yield from _with_messages(StoredCheckpoint.from_row(rows[0])))
+
+
+def _with_messages(stored: StoredCheckpoint) -> Script[StoredCheckpoint]:
+    if stored.log_seq is None:
+        return stored
+    rows = yield steps.LoadSegments(stored.run_id, stored.log_seq, stored.seq)
+    return stored.with_segments([bytes(row[0]) for row in rows])

@@ -1,0 +1,179 @@
+"""Steps as SQLite statements. No step needs more than SQLite 3.24."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from agent_handoff_kit.store import steps
+
+Rows = list[tuple[Any, ...]]
+
+_COLUMNS = (
+    "run_id, seq, op_id, status, from_agent, to_agent, envelope, log_seq, log_len, log_digest,"
+    " state, terms, digest, error, created_at"
+)
+
+
+def execute(connection: sqlite3.Connection, step: steps.Step) -> Rows:
+    """Run one step and return all its rows."""
+    return _TABLE[type(step)](connection, step)
+
+
+def _all(connection: sqlite3.Connection, sql: str, *values: object) -> Rows:
+    return connection.execute(sql, values).fetchall()
+
+
+def _find_operation(connection: sqlite3.Connection, step: steps.FindOperation) -> Rows:
+    return _all(
+        connection, "SELECT seq, digest FROM checkpoint WHERE op_id = ? AND run_id = ?", step.op_id, step.run_id
+    )
+
+
+def _newest_log(connection: sqlite3.Connection, step: steps.NewestLog) -> Rows:
+    return _all(
+        connection,
+        "SELECT log_seq, log_len, log_digest FROM checkpoint WHERE run_id = ? AND log_seq IS NOT NULL"
+        " ORDER BY seq DESC LIMIT 1",
+        step.run_id,
+    )
+
+
+def _next_sequence(connection: sqlite3.Connection, step: steps.NextSequence) -> Rows:
+    connection.execute(
+        "INSERT INTO run (run_id, status, last_seq, updated_at) VALUES (?, 'open', 1, ?)"
+        " ON CONFLICT (run_id) DO UPDATE SET last_seq = last_seq + 1, updated_at = excluded.updated_at",
+        (step.run_id, step.now),
+    )
+    return _all(connection, "SELECT last_seq, status FROM run WHERE run_id = ?", step.run_id)
+
+
+def _insert_checkpoint(connection: sqlite3.Connection, step: steps.InsertCheckpoint) -> Rows:
+    values = vars(step)
+    names = ", ".join(values)
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO checkpoint ({names}) VALUES ({marks})", tuple(values.values()))
+    return []
+
+
+def _delete_checkpoint(connection: sqlite3.Connection, step: steps.DeleteCheckpoint) -> Rows:
+    return _all(connection, "DELETE FROM checkpoint WHERE run_id = ? AND seq = ?", step.run_id, step.seq)
+
+
+def _load_checkpoint(connection: sqlite3.Connection, step: steps.LoadCheckpoint) -> Rows:
+    return _all(connection, f"SELECT {_COLUMNS} FROM checkpoint WHERE op_id = ?", step.checkpoint_id)
+
+
+def _load_newest(connection: sqlite3.Connection, step: steps.LoadNewest) -> Rows:
+    marks = ", ".join("?" * len(step.statuses))
+    return _all(
+        connection,
+        f"SELECT {_COLUMNS} FROM checkpoint WHERE run_id = ? AND seq < ? AND status IN ({marks})"
+        " ORDER BY seq DESC LIMIT 1",
+        step.run_id,
+        step.below,
+        *step.statuses,
+    )
+
+
+def _load_history(connection: sqlite3.Connection, step: steps.LoadHistory) -> Rows:
+    return _all(
+        connection,
+        f"SELECT {_COLUMNS} FROM checkpoint WHERE run_id = ? ORDER BY seq DESC LIMIT ?",
+        step.run_id,
+        step.limit,
+    )
+
+
+def _load_segments(connection: sqlite3.Connection, step: steps.LoadSegments) -> Rows:
+    return _all(
+        connection,
+        "SELECT messages FROM checkpoint WHERE run_id = ? AND seq BETWEEN ? AND ? AND log_seq = ? ORDER BY seq",
+        step.run_id,
+        step.log_seq,
+        step.seq,
+        step.log_seq,
+    )
+
+
+def _transition(connection: sqlite3.Connection, step: steps.Transition) -> Rows:
+    before = _all(connection, "SELECT status FROM checkpoint WHERE op_id = ?", step.checkpoint_id)
+    marks = ", ".join("?" * len(step.expected))
+    connection.execute(
+        f"UPDATE checkpoint SET status = ?, error = ? WHERE op_id = ? AND status IN ({marks})",
+        (step.status, step.error, step.checkpoint_id, *step.expected),
+    )
+    return before
+
+
+def _recover_newest(connection: sqlite3.Connection, step: steps.RecoverNewest) -> Rows:
+    return _all(
+        connection,
+        "UPDATE checkpoint SET status = 'RECOVERED' WHERE run_id = ? AND status = 'VERIFIED' AND seq ="
+        " (SELECT max(seq) FROM checkpoint WHERE run_id = ? AND status IN ('VERIFIED', 'RECOVERED'))",
+        step.run_id,
+        step.run_id,
+    )
+
+
+def _read_run(connection: sqlite3.Connection, step: steps.ReadRun) -> Rows:
+    return _all(connection, "SELECT status, result, result_digest FROM run WHERE run_id = ?", step.run_id)
+
+
+def _write_run(connection: sqlite3.Connection, step: steps.WriteRun) -> Rows:
+    return _all(
+        connection,
+        "INSERT INTO run (run_id, status, result, result_digest, updated_at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at,"
+        " result = coalesce(excluded.result, result), result_digest = coalesce(excluded.result_digest, result_digest)",
+        step.run_id,
+        step.status,
+        step.result,
+        step.result_digest,
+        step.now,
+    )
+
+
+def _read_call(connection: sqlite3.Connection, step: steps.ReadCall) -> Rows:
+    return _all(
+        connection,
+        "SELECT result, digest, tool FROM call WHERE run_id = ? AND key = ? AND tool = coalesce(?, tool)"
+        " ORDER BY id LIMIT 1",
+        step.run_id,
+        step.key,
+        step.tool,
+    )
+
+
+def _insert_call(connection: sqlite3.Connection, step: steps.InsertCall) -> Rows:
+    return _all(
+        connection,
+        "INSERT INTO call (run_id, key, tool, result, digest, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (run_id, key, tool) DO NOTHING",
+        step.run_id,
+        step.key,
+        step.tool,
+        step.result,
+        step.digest,
+        step.now,
+    )
+
+
+_TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
+    steps.FindOperation: _find_operation,
+    steps.NewestLog: _newest_log,
+    steps.NextSequence: _next_sequence,
+    steps.InsertCheckpoint: _insert_checkpoint,
+    steps.DeleteCheckpoint: _delete_checkpoint,
+    steps.LoadCheckpoint: _load_checkpoint,
+    steps.LoadNewest: _load_newest,
+    steps.LoadHistory: _load_history,
+    steps.LoadSegments: _load_segments,
+    steps.Transition: _transition,
+    steps.RecoverNewest: _recover_newest,
+    steps.ReadRun: _read_run,
+    steps.WriteRun: _write_run,
+    steps.ReadCall: _read_call,
+    steps.InsertCall: _insert_call,
+}
