@@ -42,16 +42,16 @@ def start(code: str, *arguments: str) -> subprocess.Popen[bytes]:
 def test_nothing_acknowledged_is_lost_when_writers_are_killed(tmp_path: Path) -> None:
     path = str(tmp_path / "run.db")
     acknowledged: dict[str, int] = {}
-    for round_number in range(5):
-        writers = [start(WRITER, path, f"w{round_number}{n}") for n in range(3)]
+    for attempt in range(5):
+        writers = [start(WRITER, path, f"w{attempt}{n}") for n in range(3)]
         time.sleep(0.8)
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
         for writer in writers:
             output, _ = writer.communicate()
             for line in output.decode().splitlines():
-                run_id, number = line.split()
-                acknowledged[run_id] = int(number)
+                run_id, count = line.split()
+                acknowledged[run_id] = int(count)
     assert len(acknowledged) >= 5
     with Relay(path) as relay:
         for run_id, number in acknowledged.items():

@@ -61,7 +61,7 @@ def is_async(receiver: Callable[..., Any]) -> bool:
     """Whether calling it gives an awaitable: coroutine functions, their partials, objects with an async call."""
     while isinstance(receiver, functools.partial):
         receiver = receiver.func
-    return inspect.iscoroutinefunction(receiver) or inspect.iscoroutinefunction(getattr(receiver, "__call__", None))
+    return inspect.iscoroutinefunction(receiver) or inspect.iscoroutinefunction(type(receiver).__call__)
 
 
 def _guarded_async(relay: Any, guard: Guard, receiver: Callable[..., Any]) -> Callable[..., Any]:

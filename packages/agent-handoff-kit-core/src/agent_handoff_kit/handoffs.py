@@ -106,9 +106,7 @@ def verify(
     return given
 
 
-def recover(
-    store: CheckpointStore, run_id: str, to_agent: str | None, allow_rollback: bool
-) -> Plan[Checkpoint | None]:
+def recover(store: CheckpointStore, run_id: str, to_agent: str | None, allow_rollback: bool) -> Plan[Checkpoint | None]:
     """The checkpoint from which the run goes on, if it is for this agent."""
     found = yield from store.resume_point(run_id, allow_rollback=allow_rollback)
     if found is not None and to_agent is not None and found.to_agent != to_agent:
@@ -141,9 +139,7 @@ def _stored_form(context: Any, redact: Callable[[Any], Any] | None) -> dict[str,
 
 def _without_messages(mapping: dict[str, Any], parties: Parties) -> dict[str, Any]:
     if not is_handoff_envelope(mapping):
-        return make_handoff_envelope(
-            mapping, from_agent=parties.from_agent, to_agent=parties.to_agent, sdk="python"
-        )
+        return make_handoff_envelope(mapping, from_agent=parties.from_agent, to_agent=parties.to_agent, sdk="python")
     if mapping["messages"]:
         raise ValueError("give the messages in the envelope or in new_messages=, not in both")
     return mapping

@@ -23,7 +23,7 @@ class Job:
     """One script in the queue, made anew for each time it runs."""
 
     script: Callable[[], Script[Any]]
-    future: Future[Any] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=lambda: Future[Any]())
 
 
 def drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, int]:

@@ -58,9 +58,8 @@ def whole_list(messages: Sequence[Any], head: LogHead | None, snapshot: bytes | 
         lines = encode_messages(messages[head.length :], **options)
         return _extended(head, lines, taken)
     lines = encode_messages(messages, **options)
-    if head is not None and len(lines) >= head.length:
-        if chain(EMPTY_CHAIN, lines[: head.length]) == head.digest:
-            return _extended(head, lines[head.length :], taken)
+    if head is not None and chain(EMPTY_CHAIN, lines[: head.length]) == head.digest:
+        return _extended(head, lines[head.length :], taken)
     return Log(tuple(lines), None, len(lines), chain(EMPTY_CHAIN, lines), taken)
 
 

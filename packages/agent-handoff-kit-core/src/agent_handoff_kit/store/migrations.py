@@ -121,11 +121,11 @@ def _import_checkpoint(connection: sqlite3.Connection, row: tuple[Any, ...], seq
     op_id, run_id, sender, receiver, context, keys, created_at, status, error = row
     state = _rewritten(context, "context")
     terms = b'{"required_keys":' + _rewritten(keys, "required_keys") + b"}"
+    mark = row_digest(run_id, op_id, state, terms, EMPTY_CHAIN, 0)
     connection.execute(
         "INSERT INTO checkpoint (run_id, seq, op_id, status, from_agent, to_agent, envelope, log_len, log_digest,"
         " messages, state, terms, digest, error, created_at) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, x'', ?, ?, ?, ?, ?)",
-        (run_id, seq, op_id, status, sender, receiver, EMPTY_CHAIN, state, terms)
-        + (row_digest(run_id, op_id, state, terms, EMPTY_CHAIN, 0), error, created_at),
+        (run_id, seq, op_id, status, sender, receiver, EMPTY_CHAIN, state, terms, mark, error, created_at),
     )
 
 

@@ -78,7 +78,8 @@ class SQLiteBackend:
         job = self._enqueue(Job(script))
         if not (self._commit_inline() and job.future.done()):
             self._wake_writer()
-        return self._await(job)
+        result: T = self._await(job)
+        return result
 
     def submit(self, script: Callable[[], Script[T]]) -> Future[T]:
         """Queue a script; the future ends after the commit."""
@@ -93,7 +94,8 @@ class SQLiteBackend:
             with self.read_lock:
                 self._check_open()
                 try:
-                    return drive(self._reading_connection(), script())[0]
+                    value, _ = drive(self._reading_connection(), script())
+                    return value
                 except sqlite3.Error as error:
                     if not is_busy(error) or time.monotonic() > deadline:
                         raise translate(error, self.location, "read") from error

@@ -1,0 +1,8 @@
+"""The OpenAI Agents SDK adapter: the SDK's version is checked at import."""
+
+from agent_handoff_kit.errors import RunAlreadyCompleted, UnsupportedSDK
+from agent_handoff_kit.openai_adapter._sdk import require_supported_sdk
+
+__all__ = ["RunAlreadyCompleted", "UnsupportedSDK"]
+
+require_supported_sdk()
