@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from agent_handoff_kit import handoffs
-from agent_handoff_kit.guard import Guard, guarded
 from agent_handoff_kit.errors import HandoffVerificationError
+from agent_handoff_kit.guard import Guard, guarded
 from agent_handoff_kit.models import Checkpoint
 from agent_handoff_kit.store import CheckpointStore, Codec, open_store
 from agent_handoff_kit.store.requests import Plan, perform, perform_async
-
 
 __all__ = ["HandoffVerificationError", "Relay"]
 
