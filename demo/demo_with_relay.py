@@ -5,6 +5,7 @@ Usage: demo_with_relay.py [DATABASE]
 
 from __future__ import annotations
 
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -53,10 +54,15 @@ def pipeline(relay: Relay) -> None:
 
 
 def main() -> None:
-    database = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp()) / "billing.db"
+    # The kit logs the failure with its traceback; here the printed line says enough.
+    logging.disable(logging.ERROR)
+    database = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp() + "/billing.db")
     print(f"store: {database}")
     with Relay(database) as relay:
-        pipeline(relay)
+        if relay.run_status(RUN) == "completed":
+            print(f"the run is completed: {relay.result(RUN)}")
+        else:
+            pipeline(relay)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ def test_with_the_kit_only_the_resolver_runs_again(tmp_path: Path) -> None:
         first, second = relay.history("T-1")
         assert (first.to_agent, first.status) == ("resolver", HandoffStatus.VERIFIED)
         assert (second.to_agent, second.status) == ("closer", HandoffStatus.RECOVERED)
+    again = start("demo_with_relay.py", str(path))
+    assert again.returncode == 0, again.stderr
+    assert "the run is completed" in again.stdout
+    assert "triage done" not in again.stdout
 
 
 def test_a_killed_process_finishes_when_started_again(tmp_path: Path) -> None:
