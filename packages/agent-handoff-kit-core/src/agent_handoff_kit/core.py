@@ -59,6 +59,7 @@ class Relay:
         if durability not in ("full", "os"):
             raise ValueError(f"durability is {durability!r}; give 'full' or 'os'")
         self._redact = redact
+        self.store: CheckpointStore
         if isinstance(store, CheckpointStore):
             self.store = store
             return

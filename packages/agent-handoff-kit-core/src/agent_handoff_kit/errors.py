@@ -230,7 +230,9 @@ class SchemaMismatch(StoreError):
         super().__init__(location, "open", f"schema version is {found}, expected {expected}")
         self.found = found
         self.expected = expected
-        self.args = (location, found, expected)
+
+    def __reduce__(self) -> tuple[type[SchemaMismatch], tuple[str, int | str, int | str]]:
+        return type(self), (self.location, self.found, self.expected)
 
     def __str__(self) -> str:
         return (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from agent_handoff_kit.handoffs import Terms
 from agent_handoff_kit.models import Checkpoint, context_to_mapping
 
-logger = logging.getLogger("agent_handoff_kit.core")
+_logger = logging.getLogger("agent_handoff_kit.core")
 
 
 class Guard(NamedTuple):
@@ -91,7 +91,7 @@ def _context_of(receiver: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 
 def _log_failure(checkpoint: Checkpoint) -> None:
-    logger.exception(
+    _logger.exception(
         "%r failed after its verified handoff %s of run %r; the checkpoint stays VERIFIED, recover(%r) gives it back",
         checkpoint.to_agent,
         checkpoint.checkpoint_id,

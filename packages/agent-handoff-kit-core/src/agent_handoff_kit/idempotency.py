@@ -13,7 +13,7 @@ from agent_handoff_kit.guard import is_async
 from agent_handoff_kit.store import CheckpointStore
 from agent_handoff_kit.store.requests import perform, perform_async
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 KeyFn = Callable[..., str]
 
@@ -114,5 +114,5 @@ def _key(key_fn: KeyFn, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 
 def _replayed(name: str, key: str, run_id: str, value: Any) -> Any:
-    logger.info("%s(%s) of run %s returns its recorded result", name, key, run_id)
+    _logger.info("%s(%s) of run %s returns its recorded result", name, key, run_id)
     return value

@@ -41,12 +41,12 @@ class CheckpointStore:
         allow_network_fs: bool = False,
         codec: Codec | None = None,
     ) -> None:
-        self.timeout = timeout
-        self.codec = codec or Codec()
-        self.backend = SQLiteBackend(
+        self.timeout: float = timeout
+        self.codec: Codec = codec or Codec()
+        self.backend: SQLiteBackend = SQLiteBackend(
             str(db_path), timeout=timeout, durability=durability, allow_network_fs=allow_network_fs
         )
-        self.db_path = self.backend.location
+        self.db_path: str = self.backend.location
         self._heads = LogHeads()
 
     def save(self, checkpoint: Checkpoint) -> None:

@@ -22,9 +22,11 @@ _SCHEMA = (
     "CREATE TABLE checkpoint (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, seq INTEGER NOT NULL,"
     " op_id TEXT NOT NULL, status TEXT NOT NULL, from_agent TEXT NOT NULL, to_agent TEXT NOT NULL,"
     " envelope INTEGER NOT NULL, log_seq INTEGER, log_len INTEGER NOT NULL, log_digest BLOB NOT NULL,"
-    " messages BLOB NOT NULL, state BLOB NOT NULL CHECK (typeof(state) = 'blob'), terms BLOB NOT NULL,"
+    " messages BLOB NOT NULL, segment INTEGER, state BLOB NOT NULL CHECK (typeof(state) = 'blob'), terms BLOB NOT NULL,"
     " digest BLOB NOT NULL, error TEXT, created_at REAL NOT NULL,"
     " UNIQUE (run_id, seq), UNIQUE (op_id, run_id))",
+    # Messages too large for the checkpoint's row; a row of its own packs the pages better.
+    "CREATE TABLE segment (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE call (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, key TEXT NOT NULL, tool TEXT NOT NULL,"
     " result BLOB NOT NULL, digest BLOB NOT NULL, created_at REAL NOT NULL, UNIQUE (run_id, key, tool))",
 )

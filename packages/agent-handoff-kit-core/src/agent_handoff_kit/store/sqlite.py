@@ -43,7 +43,7 @@ class SQLiteBackend:
         durability: str = "full",
         allow_network_fs: bool = False,
     ) -> None:
-        self.location = path if path == MEMORY else os.path.abspath(path)
+        self.location: str = path if path == MEMORY else os.path.abspath(path)
         self._timeout = timeout
         self._durability = durability
         self._lock = None if path == MEMORY else SideLock(f"{self.location}-lock")
@@ -60,8 +60,8 @@ class SQLiteBackend:
 
     def renew_locks(self) -> None:
         """Forget threads, locks and queue: a forked child has none of them."""
-        self.work_lock = threading.Lock()
-        self.read_lock = self.work_lock if self._lock is None else threading.Lock()
+        self.work_lock: threading.Lock = threading.Lock()
+        self.read_lock: threading.Lock = self.work_lock if self._lock is None else threading.Lock()
         self._mutex = threading.Lock()
         self._wake = threading.Condition(self._mutex)
         self._queue: deque[Job] = deque()

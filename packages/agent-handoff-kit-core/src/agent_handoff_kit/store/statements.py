@@ -10,6 +10,7 @@ from agent_handoff_kit.store import steps
 
 Rows = list[tuple[Any, ...]]
 
+_INLINE_BYTES = 1024
 _COLUMNS = (
     "run_id, seq, op_id, status, from_agent, to_agent, envelope, log_seq, log_len, log_digest,"
     " state, terms, digest, error, created_at"
@@ -50,7 +51,10 @@ def _next_sequence(connection: sqlite3.Connection, step: steps.NextSequence) -> 
 
 
 def _insert_checkpoint(connection: sqlite3.Connection, step: steps.InsertCheckpoint) -> Rows:
-    values = vars(step)
+    values = dict(vars(step))
+    if len(step.messages) > _INLINE_BYTES:
+        values["messages"] = b""
+        values["segment"] = connection.execute("INSERT INTO segment (data) VALUES (?)", (step.messages,)).lastrowid
     names = ", ".join(values)
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO checkpoint ({names}) VALUES ({marks})", tuple(values.values()))
@@ -89,7 +93,8 @@ def _load_history(connection: sqlite3.Connection, step: steps.LoadHistory) -> Ro
 def _load_segments(connection: sqlite3.Connection, step: steps.LoadSegments) -> Rows:
     return _all(
         connection,
-        "SELECT messages FROM checkpoint WHERE run_id = ? AND seq BETWEEN ? AND ? AND log_seq = ? ORDER BY seq",
+        "SELECT coalesce(segment.data, messages) FROM checkpoint LEFT JOIN segment ON segment.id = segment"
+        " WHERE run_id = ? AND seq BETWEEN ? AND ? AND log_seq = ? ORDER BY seq",
         step.run_id,
         step.log_seq,
         step.seq,
