@@ -25,7 +25,10 @@ from agent_handoff_kit.errors import (
     StoreBusy,
     StoreDamaged,
     StoreError,
+    StoreUnavailable,
 )
+from agent_handoff_kit.store.scripts import Script
+from agent_handoff_kit.store.steps import WriteRun
 
 
 class Face:
@@ -410,3 +413,27 @@ def test_a_closed_store_says_so_and_leaves_no_file_handle(path: str) -> None:
         relay.recover("r")
     if before is not None:
         assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_an_interrupt_inside_an_operation_leaves_the_store_usable(path: str) -> None:
+    def interrupted() -> Script[None]:
+        yield WriteRun("r", "open", None, None, 0.0)
+        raise KeyboardInterrupt
+
+    with Relay(path) as relay:
+        with pytest.raises(KeyboardInterrupt):
+            relay.store.backend.write(interrupted)
+        assert relay.run_status("r") is None
+        assert relay.handoff("r", "a", "b", {}).seq == 1
+
+
+@pytest.mark.parametrize("face_name", ["blocking", "awaitable"])
+def test_a_store_that_cannot_reopen_its_lock_reports_it(path: str, face_name: str) -> None:
+    with Relay(path) as relay:
+        relay.store.backend.release_files()
+        Path(f"{path}-lock").unlink()
+        Path(f"{path}-lock").mkdir()
+        with pytest.raises(StoreUnavailable):
+            Face(relay, face_name == "awaitable").handoff("r", "a", "b", {})
+        Path(f"{path}-lock").rmdir()
+        assert relay.handoff("r", "a", "b", {}).seq == 1

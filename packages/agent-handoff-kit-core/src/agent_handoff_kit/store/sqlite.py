@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sqlite3
@@ -23,6 +24,8 @@ from agent_handoff_kit.store.scripts import Script
 from agent_handoff_kit.store.side_lock import SideLock
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 _BATCH = 256
 _WAL_BYTES = 4 * 2**20
@@ -156,7 +159,7 @@ class SQLiteBackend:
                 raise StoreBusy(self.location, "open", f"it stayed locked for {self._timeout} s")
             time.sleep(random.uniform(0.001, 0.01))
 
-    def _opening_error(self, error: sqlite3.Error | OSError) -> BaseException:
+    def _opening_error(self, error: sqlite3.Error | OSError | StoreError) -> BaseException:
         if isinstance(error, OSError):
             return translate(sqlite3.OperationalError(f"unable to open: {error.strerror}"), self.location, "open")
         return translate(error, self.location, "open")
@@ -218,8 +221,12 @@ class SQLiteBackend:
 
     def _commit_queue(self) -> bool:
         """Begin, take the queue, run it, commit; False if another connection or process is writing."""
-        if not self._acquire():
-            return False
+        try:
+            if not self._acquire():
+                return False
+        except OSError as error:
+            self._fail_queue(error)
+            return True
         try:
             return self._begin_and_run()
         finally:
@@ -229,7 +236,7 @@ class SQLiteBackend:
         try:
             connection = self._writing_connection()
             connection.execute("BEGIN IMMEDIATE")
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, StoreError) as error:
             if is_busy(error):
                 return False
             self._fail_queue(error)
@@ -238,7 +245,11 @@ class SQLiteBackend:
         if not jobs:
             connection.execute("ROLLBACK")
             return True
-        self._written += run_batch(connection, jobs, self.location)
+        try:
+            self._written += run_batch(connection, jobs, self.location)
+        except BaseException as error:
+            self._give_up(connection, jobs, error)
+            raise
         if any(isinstance(job.future.exception(), StoreUnavailable) for job in jobs):
             # After an I/O error the connection may show a state that the file does not have.
             connection.close()
@@ -247,20 +258,32 @@ class SQLiteBackend:
             self._after_commit(connection)
         return True
 
+    def _give_up(self, connection: sqlite3.Connection, jobs: list[Job], error: BaseException) -> None:
+        """End what an interrupt or a defect left open, so that nobody waits for it."""
+        connection.close()
+        self._writer = None
+        for job in jobs:
+            if not job.future.done():
+                job.future.set_exception(StoreError(self.location, "write", f"it was interrupted by {error!r}"))
+
     def _take(self) -> list[Job]:
         with self._mutex:
             taken = [self._queue.popleft() for _ in range(min(len(self._queue), _BATCH))]
         return [job for job in taken if job.future.set_running_or_notify_cancel()]
 
-    def _fail_queue(self, error: sqlite3.Error | OSError) -> None:
+    def _fail_queue(self, error: sqlite3.Error | OSError | StoreError) -> None:
         for job in self._take():
             job.future.set_exception(self._opening_error(error))
 
     def _after_commit(self, connection: sqlite3.Connection) -> None:
         # Only our own writes are counted: each process checkpoints what it wrote.
         if self._written > _WAL_BYTES and self._lock is not None:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             self._written = 0
+            try:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error:
+                # The commits before it stand; the next checkpoint takes their pages along.
+                _logger.warning("the checkpoint of %s failed", self.location, exc_info=True)
 
     def _acquire(self) -> bool:
         return self._lock is None or self._lock.try_acquire()
