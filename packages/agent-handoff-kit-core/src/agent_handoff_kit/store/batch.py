@@ -44,14 +44,13 @@ def run_batch(connection: sqlite3.Connection, jobs: list[Job], location: str) ->
     A full disk rolls the whole transaction back, savepoints included: then each job runs again in a
     transaction of its own, and no future ends before its commit.
     """
+    if len(jobs) == 1:
+        return _run_single(connection, jobs[0], location)
     try:
         outcomes, written = _run_all(connection, jobs)
         connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except sqlite3.Error:
         _roll_back(connection)
-        if len(jobs) == 1:
-            jobs[0].future.set_exception(translate(error, location, "write"))
-            return 0
         return sum(_run_alone(connection, job, location) for job in jobs)
     for job, outcome in zip(jobs, outcomes, strict=True):
         outcome(job.future)
@@ -64,7 +63,19 @@ def _run_alone(connection: sqlite3.Connection, job: Job, location: str) -> int:
     except sqlite3.Error as error:
         job.future.set_exception(translate(error, location, "write"))
         return 0
-    return run_batch(connection, [job], location)
+    return _run_single(connection, job, location)
+
+
+def _run_single(connection: sqlite3.Connection, job: Job, location: str) -> int:
+    try:
+        value, written = drive(connection, job.script())
+        connection.execute("COMMIT")
+    except Exception as error:
+        _roll_back(connection)
+        job.future.set_exception(translate(error, location, "write"))
+        return 0
+    job.future.set_result(value)
+    return written
 
 
 def _run_all(connection: sqlite3.Connection, jobs: list[Job]) -> tuple[list[Callable[[Future[Any]], None]], int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_handoff_kit.errors import StoreDamaged
-from agent_handoff_kit.models import Checkpoint, HandoffStatus
+from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
 from agent_handoff_kit.serialization import check_text, digest
 from agent_handoff_kit.store import scripts
 from agent_handoff_kit.store.logs import LogHeads
@@ -172,9 +172,10 @@ class CheckpointStore:
         self, checkpoint: Checkpoint, *, replace: bool, new_messages: list[Any] | None
     ) -> Plan[StoredCheckpoint]:
         run_id = checkpoint.run_id
+        has_log = new_messages is not None or is_handoff_envelope(checkpoint.context)
         head, snapshot = (None, None) if replace else self._heads.get(run_id)
         while True:
-            if head is None and not replace:
+            if head is None and not replace and has_log:
                 check_text("run_id", run_id)
                 head = yield Read(functools.partial(scripts.newest_log, run_id))
             prepared, log = draft(checkpoint, self.codec, head, snapshot, new_messages)
