@@ -437,3 +437,20 @@ def test_a_store_that_cannot_reopen_its_lock_reports_it(path: str, face_name: st
             Face(relay, face_name == "awaitable").handoff("r", "a", "b", {})
         Path(f"{path}-lock").rmdir()
         assert relay.handoff("r", "a", "b", {}).seq == 1
+
+
+def test_no_message_is_lost_when_many_append_to_one_run_at_once(path: str) -> None:
+    async def scenario(relay: Relay) -> None:
+        def append(thread: int) -> None:
+            for number in range(20):
+                relay.handoff("r", "a", "b", {}, new_messages=[f"{thread}.{number}"])
+
+        tasks = [relay.ahandoff("r", "a", "b", {}, new_messages=[f"task.{number}"]) for number in range(30)]
+        await asyncio.gather(*tasks, *(asyncio.to_thread(append, thread) for thread in range(3)))
+
+    with Relay(path) as relay:
+        asyncio.run(scenario(relay))
+        found = relay.recover("r")
+        assert found is not None
+        assert len(set(found.context["messages"])) == 90
+        assert len(found.context["messages"]) == 90

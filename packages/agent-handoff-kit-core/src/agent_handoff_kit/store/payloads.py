@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_handoff_kit.errors import PayloadError, StoreDamaged
@@ -55,7 +55,8 @@ def draft(
         log = whole_list(checkpoint.context["messages"], head, snapshot, **codec.options())
     else:
         log = _NO_LOG
-    return _draft(checkpoint, codec, state, log, envelope), log
+    made = _draft(checkpoint, codec, state, log, envelope)
+    return replace(made, appends=new_messages is not None), log
 
 
 def restore(stored: StoredCheckpoint, codec: Codec, location: str) -> Checkpoint:

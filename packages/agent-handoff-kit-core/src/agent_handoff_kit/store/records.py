@@ -56,7 +56,11 @@ def split_lines(data: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Draft:
-    """A checkpoint ready to be written: encoded, hashed, without a sequence."""
+    """A checkpoint ready to be written: encoded, hashed, without a sequence.
+
+    One that ``appends`` holds new messages only, so the log must still end where it was seen to end,
+    even if there was none.
+    """
 
     run_id: str
     op_id: str
@@ -72,6 +76,7 @@ class Draft:
     terms: bytes
     error: str | None
     created_at: float
+    appends: bool = False
 
     @property
     def digest(self) -> bytes:

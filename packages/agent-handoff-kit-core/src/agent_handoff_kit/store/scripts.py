@@ -34,7 +34,7 @@ def add_checkpoint(draft: Draft, *, now: float) -> Script[StoredCheckpoint]:
     found = yield steps.FindOperation(draft.run_id, draft.op_id)
     if found:
         return (yield from _repeated(draft, found[0]))
-    if draft.extends is not None and (yield from newest_log(draft.run_id)) != draft.extends:
+    if (draft.appends or draft.extends is not None) and (yield from newest_log(draft.run_id)) != draft.extends:
         raise StaleLog(draft.run_id)
     ((seq, status),) = yield steps.NextSequence(draft.run_id, now)
     if status == "completed":
