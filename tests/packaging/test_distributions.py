@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import re
 import shutil
 import subprocess
@@ -45,8 +46,10 @@ def environment(tmp_path: Path, uv: str) -> Path:
 
 
 def files_of(wheels: Path, name: str) -> set[str]:
-    (wheel,) = wheels.glob(f"{name.replace('-', '_')}-0.2.0-*.whl")
-    return {one for one in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in one}
+    stem = f"{name.replace('-', '_')}-0.2.0"
+    (wheel,) = wheels.glob(f"{stem}-*.whl")
+    record = zipfile.ZipFile(wheel).read(f"{stem}.dist-info/RECORD").decode()
+    return {row[0] for row in csv.reader(record.splitlines()) if ".dist-info/" not in row[0]}
 
 
 def metadata_of(wheels: Path, name: str) -> str:
@@ -59,7 +62,11 @@ def test_the_core_wheel_lists_its_modules(wheels: Path) -> None:
     files = files_of(wheels, "agent-handoff-kit-core")
     for name in ("__init__.py", "core.py", "models.py", "idempotency.py", "py.typed", "store/__init__.py"):
         assert f"agent_handoff_kit/{name}" in files
-    assert not any(one.startswith("agent_handoff_kit/openai_adapter/") for one in files)
+    known = {name for layer in LAYERS for name in layer} | {"py.typed"}
+    for one in files:
+        package, inside = one.split("/")[:2]
+        assert package == "agent_handoff_kit"
+        assert inside.removesuffix(".py") in known, f"{one} is in the core wheel but in no layer of LAYERS"
 
 
 def test_the_openai_wheel_lists_only_its_subpackage(wheels: Path) -> None:
@@ -84,9 +91,20 @@ def test_the_core_requires_nothing(wheels: Path) -> None:
 
 
 def test_the_three_are_pinned_to_one_version(wheels: Path) -> None:
-    for name in NAMES:
-        for needed in re.findall(r"^Requires-Dist: (agent-handoff-kit-\S+)", metadata_of(wheels, name), re.M):
-            assert needed.rstrip(";").endswith("==0.2.0")
+    pins = {
+        name: set(re.findall(r"^Requires-Dist: (agent-handoff-kit-[^;\s]+)", metadata_of(wheels, name), re.M))
+        for name in NAMES
+    }
+    assert pins == {
+        "agent-handoff-kit-core": set(),
+        "agent-handoff-kit-openai": {"agent-handoff-kit-core==0.2.0"},
+        "agent-handoff-kit": {
+            "agent-handoff-kit-core==0.2.0",
+            "agent-handoff-kit-core[cli]==0.2.0",
+            "agent-handoff-kit-core[postgres]==0.2.0",
+            "agent-handoff-kit-openai==0.2.0",
+        },
+    }
 
 
 def test_every_distribution_carries_the_licence() -> None:
@@ -159,13 +177,16 @@ LAYERS = (
 
 
 def imported_modules(file: Path) -> set[str]:
+    """Every module a file names in an import, and every name it takes from one; relative imports resolved."""
+    package = file.parts[len(file.parts) - file.parts[::-1].index("src") : -1]
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            found.add(node.module)
-            found.update(f"{node.module}.{name.name}" for name in node.names)
-        elif isinstance(node, ast.Import):
+        if isinstance(node, ast.Import):
             found.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
+            found.update((module, *(f"{module}.{name.name}" for name in node.names)))
     return found
 
 
@@ -182,7 +203,11 @@ def test_imports_in_the_core_go_one_way() -> None:
 
 
 def test_only_one_module_imports_the_sdk() -> None:
-    importers = {file.name for file in PACKAGES.rglob("*.py") if "agents" in imported_modules(file)}
+    importers = {
+        file.name
+        for file in PACKAGES.rglob("*.py")
+        if any(module.split(".")[0] == "agents" for module in imported_modules(file))
+    }
     assert importers == {"_sdk.py"}
 
 
@@ -200,10 +225,12 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_mypy_finds_a_wrong_attribute(tmp_path: Path) -> None:
+    text = (ROOT / "tests" / "typing" / "consumer.py").read_text()
+    (planted,) = (number for number, line in enumerate(text.splitlines(), 1) if "planted error" in line)
     consumer = tmp_path / "consumer.py"
-    consumer.write_text('from agent_handoff_kit import Relay\n\nRelay("x").recover("r")\nRelay("x").nonsense()\n')
+    consumer.write_text(text)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", str(consumer)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert len(errors) == 1, done.stdout + done.stderr
-    assert "consumer.py:4" in errors[0] and "nonsense" in errors[0]
+    assert f"consumer.py:{planted}" in errors[0] and "nonsense" in errors[0]
