@@ -125,8 +125,9 @@ def test_a_damaged_old_row_is_reported_when_it_is_read(migrated: Path) -> None:
         connection.execute("UPDATE checkpoints SET context = '{broken' WHERE run_id = 'T-2'")
     connection.close()
     with Relay(migrated) as relay:
+        (damaged,) = relay.history("T-2")
         with pytest.raises(StoreDamaged, match="T-2"):
-            relay.history("T-2")
+            _ = damaged.context
         assert relay.recover("T-1") is not None
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from agent_handoff_kit import HandoffStatus, HandoffVerificationError, Relay
-from agent_handoff_kit.errors import RunAlreadyCompleted
+from agent_handoff_kit.errors import PayloadError, RunAlreadyCompleted
+from agent_handoff_kit.runs import current_run
 
 
 @pytest.fixture
@@ -96,3 +97,26 @@ def test_a_call_without_a_usable_context_is_a_type_error(relay: Relay, arguments
     with pytest.raises(TypeError):
         relay.guarded_handoff("r", "a", "b")(double)(*arguments)
     assert relay.history("r") == []
+
+
+def test_the_run_may_be_the_one_being_run(relay: Relay) -> None:
+    guarded = relay.guarded_handoff(None, "a", "b")(double)
+    later = relay.guarded_handoff(None, "a", "b")(double_later)
+
+    async def scenario() -> None:
+        with relay.run("r2"):
+            await asyncio.gather(later({"n": 2}), later({"n": 3}))
+
+    with relay.run("r1") as run:
+        assert current_run() == run
+        guarded({"n": 1})
+        asyncio.run(scenario())
+    assert current_run() is None
+    assert [len(relay.history(name)) for name in ("r1", "r2")] == [1, 2]
+    with pytest.raises(ValueError, match="relay.run"):
+        guarded({"n": 1})
+
+
+def test_a_run_scope_checks_its_id(relay: Relay) -> None:
+    with pytest.raises(PayloadError), relay.run(""):
+        pass

@@ -415,15 +415,18 @@ def test_a_closed_store_says_so_and_leaves_no_file_handle(path: str) -> None:
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_an_interrupt_inside_an_operation_leaves_the_store_usable(path: str) -> None:
+@pytest.mark.parametrize("place", ["file", "memory"])
+def test_an_interrupt_inside_an_operation_leaves_the_store_usable(path: str, place: str) -> None:
     def interrupted() -> Script[None]:
         yield WriteRun("r", "open", None, None, 0.0)
         raise KeyboardInterrupt
 
-    with Relay(path) as relay:
+    with Relay(path if place == "file" else ":memory:") as relay:
+        relay.handoff("kept", "a", "b", {})
         with pytest.raises(KeyboardInterrupt):
             relay.store.backend.write(interrupted)
         assert relay.run_status("r") is None
+        assert relay.recover("kept") is not None
         assert relay.handoff("r", "a", "b", {}).seq == 1
 
 

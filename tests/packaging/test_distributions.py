@@ -168,6 +168,7 @@ LAYERS = (
     ("models",),
     ("verification",),
     ("store",),
+    ("runs",),
     ("handoffs",),
     ("guard",),
     ("core",),

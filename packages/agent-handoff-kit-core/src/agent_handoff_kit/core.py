@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from agent_handoff_kit import handoffs
 from agent_handoff_kit.errors import HandoffVerificationError
 from agent_handoff_kit.guard import Guard, guarded
 from agent_handoff_kit.models import Checkpoint
+from agent_handoff_kit.runs import Run, running
 from agent_handoff_kit.store import CheckpointStore, Codec, open_store
 from agent_handoff_kit.store.requests import Plan, perform, perform_async
 
@@ -239,9 +241,58 @@ class Relay:
         """Awaitable twin of ``result``."""
         return await self._ado(self.store.run_result(run_id))
 
+    def prune(self, run_id: str, *, keep: int = 1) -> int:
+        """Drop old checkpoints of a run; safe while others read it or hand off.
+
+        The newest good checkpoint and the newest message history stay whatever ``keep`` says, and so do the
+        results of tools.
+
+        Args:
+            run_id: the run.
+            keep: how many of the newest checkpoints stay, at least 1.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            ValueError: ``keep`` is less than 1.
+        """
+        return self._do(self.store.prune(run_id, _at_least_one(keep)))
+
+    async def aprune(self, run_id: str, *, keep: int = 1) -> int:
+        """Awaitable twin of ``prune``."""
+        return await self._ado(self.store.prune(run_id, _at_least_one(keep)))
+
+    def prune_completed(self, *, older_than: float = 0.0) -> int:
+        """Drop checkpoints and tool results of completed runs; their status and result stay.
+
+        Args:
+            older_than: seconds since the run was last changed.
+
+        Returns:
+            How many runs were dropped.
+        """
+        return self._do(self.store.prune_finished(older_than))
+
+    async def aprune_completed(self, *, older_than: float = 0.0) -> int:
+        """Awaitable twin of ``prune_completed``."""
+        return await self._ado(self.store.prune_finished(older_than))
+
+    def compact(self) -> None:
+        """Give the space of dropped data back to the disk; writers wait meanwhile.
+
+        Raises:
+            StoreBusy: the file stayed in use for the timeout.
+        """
+        self.store.backend.compact()
+
+    async def acompact(self) -> None:
+        """Awaitable twin of ``compact``."""
+        await handoffs.off_the_loop(self.compact)
+
     def guarded_handoff(
         self,
-        run_id: str | Callable[[Any], str],
+        run_id: str | Callable[[Any], str] | None,
         from_agent: str,
         to_agent: str,
         required_keys: Sequence[Any] = (),
@@ -253,7 +304,8 @@ class Relay:
         """Decorator of a receiver: verified handoff first, then its body, which gets the caller's own context.
 
         Args:
-            run_id: the run, or a callable of the context that names it.
+            run_id: the run, a callable of the context that names it, or None: the run whose scope
+                (``relay.run``) the call is in.
             from_agent: who hands over; the further arguments are those of ``handoff``.
             completes: complete the run with the body's result.
 
@@ -262,6 +314,14 @@ class Relay:
         """
         terms = handoffs.Terms(tuple(required_keys), schema, tuple(checks))
         return functools.partial(guarded, self, Guard(run_id, from_agent, to_agent, terms, completes))
+
+    def run(self, run_id: str) -> AbstractContextManager[Run]:
+        """Scope in which this is the current run, for blocking and async code alike.
+
+        Raises:
+            PayloadError: on entry, if the run id cannot be stored.
+        """
+        return running(run_id)
 
     def close(self) -> None:
         """Write what is queued and close the store; closing again does nothing."""
@@ -312,3 +372,9 @@ class Relay:
 
     async def _ado(self, plan: Plan[T]) -> T:
         return await perform_async(self.store.backend, plan, self.store.timeout)
+
+
+def _at_least_one(keep: int) -> int:
+    if keep < 1:
+        raise ValueError(f"keep is {keep}; keep at least 1 checkpoint")
+    return keep

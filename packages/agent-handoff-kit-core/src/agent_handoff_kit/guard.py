@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from agent_handoff_kit.handoffs import Terms
 from agent_handoff_kit.models import Checkpoint, context_to_mapping
+from agent_handoff_kit.runs import current_run
 
 _logger = logging.getLogger("agent_handoff_kit.core")
 
@@ -17,16 +18,26 @@ _logger = logging.getLogger("agent_handoff_kit.core")
 class Guard(NamedTuple):
     """The handoff to make before the body runs."""
 
-    run_id: str | Callable[[Any], str]
+    run_id: str | Callable[[Any], str] | None
     from_agent: str
     to_agent: str
     terms: Terms
     completes: bool
 
+    def _run_of(self, context: Any) -> str:
+        if callable(self.run_id):
+            return self.run_id(context)
+        if self.run_id is not None:
+            return self.run_id
+        run = current_run()
+        if run is None:
+            raise ValueError("run_id is None outside a run; call inside `with relay.run(run_id)` or give run_id")
+        return run.run_id
+
     def arguments(self, context: Any) -> dict[str, Any]:
         """The arguments of ``Relay.handoff`` for this context."""
         return {
-            "run_id": self.run_id(context) if callable(self.run_id) else self.run_id,
+            "run_id": self._run_of(context),
             "from_agent": self.from_agent,
             "to_agent": self.to_agent,
             "context": context,

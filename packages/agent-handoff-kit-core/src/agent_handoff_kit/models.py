@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agent_handoff_kit._shapes import as_type
 from agent_handoff_kit._tagged_read import is_dict
@@ -78,6 +79,29 @@ class Checkpoint:
     check_names: tuple[str, ...] = field(default=(), kw_only=True)
     schema: Any = field(default=None, kw_only=True, repr=False, compare=False)
     checks: tuple[Any, ...] = field(default=(), kw_only=True, repr=False, compare=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            load = self.__dict__.get("_load_context") if name == "context" else None
+            if load is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.context = load()
+            del self.__dict__["_load_context"]
+            return self.context
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy or a pickle takes the decoded context along, not the way to it.
+        return {"context": self.context, **vars(self)}
+
+    def defer_context(self, load: Callable[[], dict[str, Any]]) -> None:
+        """Replace the context by a way to it, taken at the first touch.
+
+        Args:
+            load: gives the context; what it raises comes out of the touch.
+        """
+        del self.context
+        vars(self)["_load_context"] = load
 
     def to_row(self) -> tuple[Any, ...]:
         """Give the nine columns of a 0.1.0 row.

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agent_handoff_kit.store.failures import translate
+from agent_handoff_kit.store.failures import is_outcome_unknown, translate
 from agent_handoff_kit.store.scripts import Script
 from agent_handoff_kit.store.statements import execute
 from agent_handoff_kit.store.steps import Step
@@ -26,6 +26,14 @@ class Job:
     future: Future[Any] = field(default_factory=lambda: Future[Any]())
 
 
+class OutcomeUnknown(Exception):
+    """A commit failed by an I/O error; what it wrote may be in the file."""
+
+    def __init__(self, error: sqlite3.Error) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 def drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, int]:
     """Run a script to its end; its result and the bytes it wrote, roughly."""
     written = _PAGES_PER_OPERATION
@@ -41,6 +49,9 @@ def drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, int]:
 def run_batch(connection: sqlite3.Connection, jobs: list[Job], location: str) -> int:
     """Run begun jobs in the open transaction and commit; the bytes written, roughly.
 
+    Raises:
+        OutcomeUnknown: an I/O error; the futures of jobs that may be written or not are still open.
+
     A full disk rolls the whole transaction back, savepoints included: then each job runs again in a
     transaction of its own, and no future ends before its commit.
     """
@@ -49,15 +60,20 @@ def run_batch(connection: sqlite3.Connection, jobs: list[Job], location: str) ->
     try:
         outcomes, written = _run_all(connection, jobs)
         connection.execute("COMMIT")
-    except sqlite3.Error:
-        _roll_back(connection)
-        return sum(_run_alone(connection, job, location) for job in jobs)
+    except sqlite3.Error as error:
+        _leave(connection, error)
+        return sum(run_alone(connection, job, location) for job in jobs)
     for job, outcome in zip(jobs, outcomes, strict=True):
         outcome(job.future)
     return written
 
 
-def _run_alone(connection: sqlite3.Connection, job: Job, location: str) -> int:
+def run_alone(connection: sqlite3.Connection, job: Job, location: str) -> int:
+    """Run a begun job in a transaction of its own; the bytes written, roughly.
+
+    Raises:
+        OutcomeUnknown: an I/O error; the job's future is still open.
+    """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
@@ -71,7 +87,7 @@ def _run_single(connection: sqlite3.Connection, job: Job, location: str) -> int:
         value, written = drive(connection, job.script())
         connection.execute("COMMIT")
     except Exception as error:
-        _roll_back(connection)
+        _leave(connection, error)
         job.future.set_exception(translate(error, location, "write"))
         return 0
     job.future.set_result(value)
@@ -105,7 +121,9 @@ def _failing(error: Exception) -> Callable[[Future[Any]], None]:
     return lambda future: future.set_exception(error)
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
+def _leave(connection: sqlite3.Connection, error: Exception) -> None:
+    if isinstance(error, sqlite3.Error) and is_outcome_unknown(error):
+        raise OutcomeUnknown(error) from error
     if connection.in_transaction:
         connection.execute("ROLLBACK")
 

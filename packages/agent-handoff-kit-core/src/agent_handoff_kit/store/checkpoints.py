@@ -12,7 +12,8 @@ from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envel
 from agent_handoff_kit.serialization import check_text, digest
 from agent_handoff_kit.store import scripts
 from agent_handoff_kit.store.logs import LogHeads
-from agent_handoff_kit.store.payloads import Codec, draft, restore
+from agent_handoff_kit.store.payloads import Codec, draft, restore, restore_whole
+from agent_handoff_kit.store.pruning import prune_finished, prune_run
 from agent_handoff_kit.store.records import CallResult, LogHead, RunRow, StaleLog, StoredCheckpoint
 from agent_handoff_kit.store.requests import Plan, Read, Write, perform
 from agent_handoff_kit.store.sqlite import SQLiteBackend
@@ -99,7 +100,7 @@ class CheckpointStore:
     def find(self, checkpoint_id: str) -> Plan[Checkpoint]:
         """Plan: the stored checkpoint with this id."""
         stored: StoredCheckpoint = yield Read(functools.partial(scripts.load_checkpoint, checkpoint_id))
-        return restore(stored, self.codec, self.db_path)
+        return restore_whole(stored, self.codec, self.db_path)
 
     def transition(
         self, checkpoint_id: str, status: HandoffStatus, expected: tuple[HandoffStatus, ...], error: str | None = None
@@ -116,7 +117,7 @@ class CheckpointStore:
         stored: StoredCheckpoint | None = yield Read(functools.partial(scripts.resume_point, run_id))
         while stored is not None:
             try:
-                return restore(stored, self.codec, self.db_path)
+                return restore_whole(stored, self.codec, self.db_path)
             except StoreDamaged:
                 if not allow_rollback:
                     raise
@@ -127,6 +128,20 @@ class CheckpointStore:
         """Plan: the newest ``limit`` checkpoints of the run, oldest first."""
         rows: list[StoredCheckpoint] = yield Read(functools.partial(scripts.history, run_id, limit))
         return [restore(row, self.codec, self.db_path) for row in rows]
+
+    def prune(self, run_id: str, keep: int) -> Plan[int]:
+        """Plan: drop all but the newest checkpoints of a run; how many."""
+        dropped: int = yield Write(functools.partial(prune_run, run_id, keep))
+        return dropped
+
+    def prune_finished(self, older_than: float) -> Plan[int]:
+        """Plan: drop the data of completed runs; how many runs."""
+        before, total = time.time() - older_than, 0
+        while True:
+            dropped: int = yield Write(functools.partial(prune_finished, before))
+            if not dropped:
+                return total
+            total += dropped
 
     def read_run(self, run_id: str) -> Plan[RunRow | None]:
         """Plan: the run's row."""
@@ -191,4 +206,4 @@ class CheckpointStore:
             return stored
 
     def _restored(self, stored: StoredCheckpoint | None) -> Checkpoint | None:
-        return None if stored is None else restore(stored, self.codec, self.db_path)
+        return None if stored is None else restore_whole(stored, self.codec, self.db_path)

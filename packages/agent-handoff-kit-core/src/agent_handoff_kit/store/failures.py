@@ -24,6 +24,11 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(error, sqlite3.OperationalError) and _kind(error) is StoreBusy
 
 
+def is_outcome_unknown(error: BaseException) -> bool:
+    """Whether a commit that raised this may be in the file all the same (SQLite's ``IOERR``)."""
+    return isinstance(error, sqlite3.OperationalError) and "disk i/o error" in str(error).lower()
+
+
 def translate(error: BaseException, location: str, operation: str) -> BaseException:
     """The kit's error for one of SQLite's, with the cause chained; any other error as it is."""
     if not isinstance(error, sqlite3.Error):

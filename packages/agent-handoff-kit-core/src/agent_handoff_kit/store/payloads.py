@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_handoff_kit.errors import PayloadError, StoreDamaged
+from agent_handoff_kit.errors import StoreDamaged
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
 from agent_handoff_kit.serialization import check_text, decode, encode
 from agent_handoff_kit.store.logs import Log, appended, whole_list
@@ -60,19 +62,66 @@ def draft(
 
 
 def restore(stored: StoredCheckpoint, codec: Codec, location: str) -> Checkpoint:
-    """The checkpoint in a row.
+    """The checkpoint in a row; its messages are checked, and its context decoded, at the first touch.
 
     Raises:
-        StoreDamaged: the bytes are not those that were written; names the checkpoint.
+        StoreDamaged: the bytes are not those that were written; names the checkpoint. For the context it
+            comes out of the touch.
     """
-    problem = stored.damage()
-    if problem is not None:
-        raise StoreDamaged(location, "read", f"checkpoint {stored.op_id!r} of run {stored.run_id!r}: {problem}")
+    with _damage_reported(stored, location):
+        if not stored.row_is_whole():
+            raise ValueError("the stored bytes do not match their digest")
+        checkpoint = _without_context(stored, codec.decode(stored.terms))
+    checkpoint.defer_context(lambda: _context(stored, codec, location))
+    return checkpoint
+
+
+def restore_whole(stored: StoredCheckpoint, codec: Codec, location: str) -> Checkpoint:
+    """The checkpoint in a row, its messages checked and its context decoded.
+
+    Raises:
+        StoreDamaged: as ``restore``.
+    """
+    checkpoint = restore(stored, codec, location)
+    checkpoint.context  # noqa: B018 - the first touch
+    return checkpoint
+
+
+@contextmanager
+def _damage_reported(stored: StoredCheckpoint, location: str) -> Iterator[None]:
     try:
-        return _decoded(stored, codec)
-    except (PayloadError, KeyError, TypeError) as error:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
         reason = f"checkpoint {stored.op_id!r} of run {stored.run_id!r}: {error}"
         raise StoreDamaged(location, "read", reason) from error
+
+
+def _context(stored: StoredCheckpoint, codec: Codec, location: str) -> dict[str, Any]:
+    with _damage_reported(stored, location):
+        if not stored.log_is_whole():
+            raise ValueError("the stored messages do not match their digest")
+        context: dict[str, Any] = codec.decode(stored.state)
+        if not stored.envelope:
+            return context
+        messages = [codec.decode(line) for line in stored.lines()]
+        return {"state": context["state"], "messages": messages, "meta": context["meta"]}
+
+
+def _without_context(stored: StoredCheckpoint, terms: dict[str, Any]) -> Checkpoint:
+    return Checkpoint(
+        run_id=stored.run_id,
+        from_agent=stored.from_agent,
+        to_agent=stored.to_agent,
+        context={},
+        required_keys=terms["required_keys"],
+        checkpoint_id=stored.op_id,
+        created_at=stored.created_at,
+        status=HandoffStatus(stored.status),
+        error=stored.error,
+        seq=stored.seq,
+        schema_name=terms.get("schema"),
+        check_names=tuple(terms.get("checks", ())),
+    )
 
 
 def _check_names(checkpoint: Checkpoint) -> None:
@@ -108,28 +157,3 @@ def _terms(checkpoint: Checkpoint) -> dict[str, Any]:
     if checkpoint.check_names:
         terms["checks"] = list(checkpoint.check_names)
     return terms
-
-
-def _decoded(stored: StoredCheckpoint, codec: Codec) -> Checkpoint:
-    terms = codec.decode(stored.terms)
-    context = codec.decode(stored.state)
-    if stored.envelope:
-        context = {
-            "state": context["state"],
-            "messages": [codec.decode(line) for line in stored.lines()],
-            "meta": context["meta"],
-        }
-    return Checkpoint(
-        run_id=stored.run_id,
-        from_agent=stored.from_agent,
-        to_agent=stored.to_agent,
-        context=context,
-        required_keys=terms["required_keys"],
-        checkpoint_id=stored.op_id,
-        created_at=stored.created_at,
-        status=HandoffStatus(stored.status),
-        error=stored.error,
-        seq=stored.seq,
-        schema_name=terms.get("schema"),
-        check_names=tuple(terms.get("checks", ())),
-    )

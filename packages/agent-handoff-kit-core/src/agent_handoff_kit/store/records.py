@@ -109,7 +109,7 @@ def row_digest(run_id: str, op_id: str, state: bytes, terms: bytes, log_digest: 
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """A checkpoint row as it was read; ``segments`` holds its message log up to it."""
+    """A checkpoint row as it was read; ``segments`` holds its message log, by sequence, up to it or beyond."""
 
     run_id: str
     seq: int
@@ -126,7 +126,7 @@ class StoredCheckpoint:
     digest: bytes
     error: str | None
     created_at: float
-    segments: tuple[bytes, ...] = ()
+    segments: Sequence[tuple[int, bytes]] = ()
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StoredCheckpoint:
@@ -137,18 +137,18 @@ class StoredCheckpoint:
         values = {name: value for name, value in vars(insert).items() if name != "messages"}
         return cls(**values)
 
-    def with_segments(self, segments: list[bytes]) -> StoredCheckpoint:
-        return replace(self, segments=tuple(segments))
+    def with_segments(self, segments: Sequence[tuple[int, bytes]]) -> StoredCheckpoint:
+        return replace(self, segments=segments)
 
     def lines(self) -> list[bytes]:
-        """The encoded messages of the log, oldest first."""
-        return [line for segment in self.segments for line in split_lines(segment)]
+        """The encoded messages of the log up to this checkpoint, oldest first."""
+        return [line for seq, data in self.segments if seq <= self.seq for line in split_lines(data)]
 
-    def damage(self) -> str | None:
-        """What is wrong with the stored bytes, or None."""
+    def row_is_whole(self) -> bool:
+        """Whether the row's bytes match their digest."""
         expected = row_digest(self.run_id, self.op_id, self.state, self.terms, self.log_digest, self.log_len)
-        if expected != self.digest:
-            return "the stored bytes do not match their digest"
-        if self.log_seq is not None and chain(EMPTY_CHAIN, self.lines()) != self.log_digest:
-            return "the stored messages do not match their digest"
-        return None
+        return expected == self.digest
+
+    def log_is_whole(self) -> bool:
+        """Whether the messages match their chained digest; reads all of them."""
+        return self.log_seq is None or chain(EMPTY_CHAIN, self.lines()) == self.log_digest

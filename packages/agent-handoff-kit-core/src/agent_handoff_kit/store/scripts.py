@@ -109,10 +109,12 @@ def resume_point(run_id: str, *, below: int = sys.maxsize) -> Script[StoredCheck
 def history(run_id: str, limit: int | None) -> Script[list[StoredCheckpoint]]:
     """The run's checkpoints, oldest first; the newest ``limit`` of them."""
     rows = yield steps.LoadHistory(run_id, -1 if limit is None else limit)
-    found: list[StoredCheckpoint] = []
-    for row in reversed(rows):
-        found.append((yield from _with_messages(StoredCheckpoint.from_row(row))))
-    return found
+    found = [StoredCheckpoint.from_row(row) for row in reversed(rows)]
+    ends = {one.log_seq: one.seq for one in found if one.log_seq is not None}
+    logs: dict[int | None, Sequence[tuple[int, bytes]]] = {None: ()}
+    for log_seq, seq in ends.items():
+        logs[log_seq] = yield from _segments(run_id, log_seq, seq)
+    return [one.with_segments(logs[one.log_seq]) for one in found]
 
 
 def transition(
@@ -184,5 +186,9 @@ def _newest(run_id: str, statuses: tuple[str, ...], below: int) -> Script[Stored
 def _with_messages(stored: StoredCheckpoint) -> Script[StoredCheckpoint]:
     if stored.log_seq is None:
         return stored
-    rows = yield steps.LoadSegments(stored.run_id, stored.log_seq, stored.seq)
-    return stored.with_segments([bytes(row[0]) for row in rows])
+    return stored.with_segments((yield from _segments(stored.run_id, stored.log_seq, stored.seq)))
+
+
+def _segments(run_id: str, log_seq: int, seq: int) -> Script[list[tuple[int, bytes]]]:
+    rows = yield steps.LoadSegments(run_id, log_seq, seq)
+    return [(int(row[0]), bytes(row[1])) for row in rows]

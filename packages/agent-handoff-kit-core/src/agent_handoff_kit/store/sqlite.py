@@ -14,9 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
-from agent_handoff_kit.errors import StoreBusy, StoreError, StoreUnavailable
+from agent_handoff_kit.errors import StoreBusy, StoreError
 from agent_handoff_kit.store import forks
-from agent_handoff_kit.store.batch import Job, drive, run_batch
+from agent_handoff_kit.store.batch import Job, OutcomeUnknown, drive, run_alone, run_batch
 from agent_handoff_kit.store.connections import MEMORY, create_private, open_reader, open_writer
 from agent_handoff_kit.store.failures import is_busy, translate
 from agent_handoff_kit.store.file_system import refuse_network_file_system
@@ -97,12 +97,52 @@ class SQLiteBackend:
             with self.read_lock:
                 self._check_open()
                 try:
-                    value, _ = drive(self._reading_connection(), script())
-                    return value
+                    return self._read_once(script)
                 except sqlite3.Error as error:
                     if not is_busy(error) or time.monotonic() > deadline:
                         raise translate(error, self.location, "read") from error
             time.sleep(random.uniform(0.001, 0.005))
+
+    def _read_once(self, script: Callable[[], Script[T]]) -> T:
+        connection = self._reading_connection()
+        if self._lock is None:
+            return drive(connection, script())[0]
+        # One snapshot for all steps, so that pruning between two of them is not seen.
+        connection.execute("BEGIN")
+        try:
+            return drive(connection, script())[0]
+        finally:
+            connection.execute("ROLLBACK")
+
+    def compact(self) -> None:
+        """Rewrite the file without the space of deleted rows.
+
+        Raises:
+            StoreBusy: the file stayed in use for the timeout.
+            StoreError: SQLite refused it.
+        """
+        deadline = time.monotonic() + self._timeout
+        while not self._compact_now():
+            if time.monotonic() > deadline:
+                raise StoreBusy(self.location, "compact", f"it stayed in use for {self._timeout} s")
+            time.sleep(random.uniform(0.001, 0.01))
+
+    def _compact_now(self) -> bool:
+        with self.work_lock:
+            self._check_open()
+            if not self._acquire():
+                return False
+            try:
+                connection = self._writing_connection()
+                connection.execute("VACUUM")
+                row = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return bool(row[0] == 0)
+            except sqlite3.Error as error:
+                if is_busy(error):
+                    return False
+                raise translate(error, self.location, "compact") from error
+            finally:
+                self._release()
 
     def submit_read(self, script: Callable[[], Script[T]]) -> Future[T]:
         """Queue a reading script."""
@@ -122,18 +162,31 @@ class SQLiteBackend:
             self._thread.join()
         if self._readers is not None:
             self._readers.shutdown()
-        self._drain(wait=True)
+        self._drain()
         with self.work_lock:
             self.release_files()
 
     def release_files(self) -> None:
         """Close connections and lock file; the next use opens them again. The caller holds the locks."""
-        for connection in (self._reader, self._writer):
-            if connection is not None:
-                connection.close()
-        self._reader = self._writer = None
+        self.release_writer()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
         if self._lock is not None:
             self._lock.close()
+
+    def release_writer(self) -> None:
+        """Close the writing connection, and with it what it left open."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _reset_writer(self) -> None:
+        # A database in memory lives as long as its one connection.
+        if self._lock is not None:
+            self.release_writer()
+        elif self._writer is not None and self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
 
     @property
     def lives_in_memory(self) -> bool:
@@ -205,9 +258,9 @@ class SQLiteBackend:
                     self._wake.wait()
                 if self._closed:
                     return
-            self._drain(wait=True)
+            self._drain()
 
-    def _drain(self, *, wait: bool) -> None:
+    def _drain(self) -> None:
         while self._queue:
             with self.work_lock:
                 done = self._commit_queue()
@@ -247,21 +300,39 @@ class SQLiteBackend:
             return True
         try:
             self._written += run_batch(connection, jobs, self.location)
+        except OutcomeUnknown:
+            self._run_again(jobs)
+            return True
         except BaseException as error:
-            self._give_up(connection, jobs, error)
+            self._give_up(jobs, error)
             raise
-        if any(isinstance(job.future.exception(), StoreUnavailable) for job in jobs):
-            # After an I/O error the connection may show a state that the file does not have.
-            connection.close()
-            self._writer = None
-        else:
-            self._after_commit(connection)
+        self._after_commit(connection)
         return True
 
-    def _give_up(self, connection: sqlite3.Connection, jobs: list[Job], error: BaseException) -> None:
+    def _run_again(self, jobs: list[Job]) -> None:
+        """Run each job once more on a new connection.
+
+        After an I/O error the commit may be in the file or not, and the old connection may show a state that
+        the file does not have. Scripts recognise what they did before.
+        """
+        self._reset_writer()
+        for job in jobs:
+            if not job.future.done():
+                self._run_once_more(job)
+
+    def _run_once_more(self, job: Job) -> None:
+        try:
+            connection = self._writing_connection()
+            self._written += run_alone(connection, job, self.location)
+        except OutcomeUnknown as unknown:
+            self._reset_writer()
+            job.future.set_exception(translate(unknown.error, self.location, "write"))
+        except (sqlite3.Error, OSError, StoreError) as error:
+            job.future.set_exception(self._opening_error(error))
+
+    def _give_up(self, jobs: list[Job], error: BaseException) -> None:
         """End what an interrupt or a defect left open, so that nobody waits for it."""
-        connection.close()
-        self._writer = None
+        self._reset_writer()
         for job in jobs:
             if not job.future.done():
                 job.future.set_exception(StoreError(self.location, "write", f"it was interrupted by {error!r}"))

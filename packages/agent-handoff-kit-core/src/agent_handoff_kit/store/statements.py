@@ -52,17 +52,62 @@ def _next_sequence(connection: sqlite3.Connection, step: steps.NextSequence) -> 
 
 def _insert_checkpoint(connection: sqlite3.Connection, step: steps.InsertCheckpoint) -> Rows:
     values = dict(vars(step))
-    if len(step.messages) > _INLINE_BYTES:
-        values["messages"] = b""
-        values["segment"] = connection.execute("INSERT INTO segment (data) VALUES (?)", (step.messages,)).lastrowid
+    values["messages"], values["segment"] = _placed(connection, step.messages)
     names = ", ".join(values)
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO checkpoint ({names}) VALUES ({marks})", tuple(values.values()))
     return []
 
 
+def _placed(connection: sqlite3.Connection, messages: bytes) -> tuple[bytes, int | None]:
+    """Messages in the checkpoint's own row, or in a segment that it names."""
+    if len(messages) <= _INLINE_BYTES:
+        return messages, None
+    return b"", connection.execute("INSERT INTO segment (data) VALUES (?)", (messages,)).lastrowid
+
+
 def _delete_checkpoint(connection: sqlite3.Connection, step: steps.DeleteCheckpoint) -> Rows:
+    _delete_segments(connection, "run_id = ? AND seq = ?", step.run_id, step.seq)
     return _all(connection, "DELETE FROM checkpoint WHERE run_id = ? AND seq = ?", step.run_id, step.seq)
+
+
+def _delete_segments(connection: sqlite3.Connection, condition: str, *values: object) -> None:
+    connection.execute(f"DELETE FROM segment WHERE id IN (SELECT segment FROM checkpoint WHERE {condition})", values)
+
+
+def _replace_messages(connection: sqlite3.Connection, step: steps.ReplaceMessages) -> Rows:
+    _delete_segments(connection, "run_id = ? AND seq = ?", step.run_id, step.seq)
+    messages, segment = _placed(connection, step.messages)
+    return _all(
+        connection,
+        "UPDATE checkpoint SET messages = ?, segment = ? WHERE run_id = ? AND seq = ?",
+        messages,
+        segment,
+        step.run_id,
+        step.seq,
+    )
+
+
+def _delete_run_data(connection: sqlite3.Connection, step: steps.DeleteRunData) -> Rows:
+    _delete_segments(connection, "run_id = ?", step.run_id)
+    for table in ("checkpoint", "call"):
+        connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (step.run_id,))
+    return []
+
+
+def _finished_runs(connection: sqlite3.Connection, step: steps.FinishedRuns) -> Rows:
+    return _all(
+        connection,
+        "SELECT run_id FROM run WHERE status = 'completed' AND updated_at < ?"
+        " AND (EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run_id = run.run_id)"
+        " OR EXISTS (SELECT 1 FROM call WHERE call.run_id = run.run_id)) LIMIT ?",
+        step.before,
+        step.limit,
+    )
+
+
+def _list_checkpoints(connection: sqlite3.Connection, step: steps.ListCheckpoints) -> Rows:
+    return _all(connection, "SELECT seq, status, log_seq FROM checkpoint WHERE run_id = ? ORDER BY seq", step.run_id)
 
 
 def _load_checkpoint(connection: sqlite3.Connection, step: steps.LoadCheckpoint) -> Rows:
@@ -93,7 +138,7 @@ def _load_history(connection: sqlite3.Connection, step: steps.LoadHistory) -> Ro
 def _load_segments(connection: sqlite3.Connection, step: steps.LoadSegments) -> Rows:
     return _all(
         connection,
-        "SELECT coalesce(segment.data, messages) FROM checkpoint LEFT JOIN segment ON segment.id = segment"
+        "SELECT seq, coalesce(segment.data, messages) FROM checkpoint LEFT JOIN segment ON segment.id = segment"
         " WHERE run_id = ? AND seq BETWEEN ? AND ? AND log_seq = ? ORDER BY seq",
         step.run_id,
         step.log_seq,
@@ -171,6 +216,10 @@ _TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
     steps.NextSequence: _next_sequence,
     steps.InsertCheckpoint: _insert_checkpoint,
     steps.DeleteCheckpoint: _delete_checkpoint,
+    steps.ReplaceMessages: _replace_messages,
+    steps.DeleteRunData: _delete_run_data,
+    steps.FinishedRuns: _finished_runs,
+    steps.ListCheckpoints: _list_checkpoints,
     steps.LoadCheckpoint: _load_checkpoint,
     steps.LoadNewest: _load_newest,
     steps.LoadHistory: _load_history,

@@ -52,10 +52,34 @@ class InsertCheckpoint:
 
 @dataclass(frozen=True)
 class DeleteCheckpoint:
-    """Delete the checkpoint with this sequence; no rows."""
+    """Delete the checkpoint with this sequence and its messages; no rows."""
 
     run_id: str
     seq: int
+
+
+@dataclass(frozen=True)
+class ReplaceMessages:
+    """Put other bytes in the place of a checkpoint's own messages; no rows."""
+
+    run_id: str
+    seq: int
+    messages: bytes
+
+
+@dataclass(frozen=True)
+class DeleteRunData:
+    """Delete all checkpoints, messages and calls of the run; its run row stays; no rows."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
+class FinishedRuns:
+    """Rows ``(run_id,)`` of completed runs that still have data and were last changed before a time."""
+
+    before: float
+    limit: int
 
 
 @dataclass(frozen=True)
@@ -83,8 +107,15 @@ class LoadHistory:
 
 
 @dataclass(frozen=True)
+class ListCheckpoints:
+    """Rows ``(seq, status, log_seq)`` of the run, oldest first."""
+
+    run_id: str
+
+
+@dataclass(frozen=True)
 class LoadSegments:
-    """Rows ``(messages,)`` of one message log, in order, up to a sequence."""
+    """Rows ``(seq, messages)`` of one message log, in order, up to a sequence."""
 
     run_id: str
     log_seq: int
@@ -153,6 +184,10 @@ Step = (
     | NextSequence
     | InsertCheckpoint
     | DeleteCheckpoint
+    | ReplaceMessages
+    | DeleteRunData
+    | FinishedRuns
+    | ListCheckpoints
     | LoadCheckpoint
     | LoadNewest
     | LoadHistory
