@@ -113,7 +113,7 @@ def test_the_run_may_be_the_one_being_run(relay: Relay) -> None:
         asyncio.run(scenario())
     assert current_run() is None
     assert [len(relay.history(name)) for name in ("r1", "r2")] == [1, 2]
-    with pytest.raises(ValueError, match="relay.run"):
+    with pytest.raises(ValueError, match=r"relay\.run"):
         guarded({"n": 1})
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -22,7 +24,7 @@ def work(thread):
     for number in range(1_000_000):
         relay.handoff(f"{name}-{thread}", "a", "b", {"n": number})
         os.write(1, f"{name}-{thread} {number}\\n".encode())
-for thread in range(8):
+for thread in range(16):
     threading.Thread(target=work, args=(thread,)).start()
 """
 
@@ -42,22 +44,28 @@ def start(code: str, *arguments: str) -> subprocess.Popen[bytes]:
 def test_nothing_acknowledged_is_lost_when_writers_are_killed(tmp_path: Path) -> None:
     path = str(tmp_path / "run.db")
     acknowledged: dict[str, int] = {}
-    for attempt in range(5):
-        writers = [start(WRITER, path, f"w{attempt}{n}") for n in range(3)]
-        time.sleep(0.8)
+    kills = 0
+    for attempt in range(10):
+        writers = [start(WRITER, path, f"w{attempt}{n}") for n in range(4)]
+        time.sleep(random.uniform(0.4, 0.9))
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
         for writer in writers:
             output, _ = writer.communicate()
+            kills += writer.returncode == -signal.SIGKILL
             for line in output.decode().splitlines():
                 run_id, count = line.split()
                 acknowledged[run_id] = int(count)
-    assert len(acknowledged) >= 5
+    assert kills == 40
+    assert len(acknowledged) >= 100
     with Relay(path) as relay:
         for run_id, number in acknowledged.items():
             stored = [one.context["n"] for one in relay.history(run_id)]
             assert stored[: number + 1] == list(range(number + 1))
             assert len(stored) <= number + 2
+    check = sqlite3.connect(path)
+    assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    check.close()
 
 
 def test_many_processes_may_open_one_fresh_file_at_once(tmp_path: Path) -> None:
