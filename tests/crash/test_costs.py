@@ -75,7 +75,7 @@ import time
 holder = os.open(path + "-lock", os.O_RDWR)
 fcntl.flock(holder, fcntl.LOCK_EX)
 threads = many(64)
-while len(relay.store.backend._queue) < 64:
+while relay.store.backend.writer.queued() < 64:
     time.sleep(0.01)
 fcntl.flock(holder, fcntl.LOCK_UN)
 for thread in threads:

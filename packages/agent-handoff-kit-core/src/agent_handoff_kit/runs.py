@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ def current_run() -> Run | None:
 
 
 @contextmanager
-def running(run_id: str) -> Iterator[Run]:
+def running(run_id: str) -> Generator[Run, None, None]:
     """Make this the current run for the block, and for the tasks started in it.
 
     Raises:

@@ -7,55 +7,43 @@ the parent closes. So the current batch ends, everything is closed, and both sid
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from typing import Protocol
 
 
 class Forkable(Protocol):
-    """What a backend shows to the fork handlers."""
+    """What a backend does around a fork."""
 
-    work_lock: threading.Lock
-    read_lock: threading.Lock
+    def before_fork(self) -> None: ...
 
-    @property
-    def lives_in_memory(self) -> bool: ...
+    def after_fork_in_parent(self) -> None: ...
 
-    def release_files(self) -> None: ...
-
-    def renew_locks(self) -> None: ...
+    def after_fork_in_child(self) -> None: ...
 
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
-_held: list[Forkable] = []
+_forking: list[Forkable] = []
 
 
 def watch(backend: Forkable) -> None:
-    """Close this backend's files before every fork of the process."""
+    """Tell this backend of every fork of the process."""
     _watched.add(backend)
 
 
 def _before() -> None:
     for backend in list(_watched):
-        backend.work_lock.acquire()
-        if backend.read_lock is not backend.work_lock:
-            backend.read_lock.acquire()
-        if not backend.lives_in_memory:
-            backend.release_files()
-        _held.append(backend)
+        backend.before_fork()
+        _forking.append(backend)
 
 
 def _after_in_parent() -> None:
-    while _held:
-        backend = _held.pop()
-        if backend.read_lock is not backend.work_lock:
-            backend.read_lock.release()
-        backend.work_lock.release()
+    while _forking:
+        _forking.pop().after_fork_in_parent()
 
 
 def _after_in_child() -> None:
-    while _held:
-        _held.pop().renew_locks()
+    while _forking:
+        _forking.pop().after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -88,7 +88,7 @@ def restore_whole(stored: StoredCheckpoint, codec: Codec, location: str) -> Chec
 
 
 @contextmanager
-def _damage_reported(stored: StoredCheckpoint, location: str) -> Iterator[None]:
+def _damage_reported(stored: StoredCheckpoint, location: str) -> Generator[None, None, None]:
     try:
         yield
     except (ValueError, KeyError, TypeError) as error:
