@@ -433,7 +433,8 @@ def test_an_interrupt_inside_an_operation_leaves_the_store_usable(path: str, pla
 @pytest.mark.parametrize("face_name", ["blocking", "awaitable"])
 def test_a_store_that_cannot_reopen_its_lock_reports_it(path: str, face_name: str) -> None:
     with Relay(path) as relay:
-        relay.store.backend._database.close()
+        relay.store.backend.before_fork()
+        relay.store.backend.after_fork_in_parent()
         Path(f"{path}-lock").unlink()
         Path(f"{path}-lock").mkdir()
         with pytest.raises(StoreUnavailable):
