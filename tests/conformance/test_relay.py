@@ -27,8 +27,7 @@ from agent_handoff_kit.errors import (
     StoreError,
     StoreUnavailable,
 )
-from agent_handoff_kit.store.scripts import Script
-from agent_handoff_kit.store.steps import WriteRun
+from agent_handoff_kit.store.steps import Script, WriteRun
 
 
 class Face:

@@ -168,6 +168,7 @@ LAYERS = (
     ("models",),
     ("verification",),
     ("store",),
+    ("heartbeat",),
     ("runs",),
     ("handoffs",),
     ("guard",),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from agent_handoff_kit import handoffs
 from agent_handoff_kit.errors import HandoffVerificationError
 from agent_handoff_kit.guard import Guard, guarded
 from agent_handoff_kit.models import Checkpoint
-from agent_handoff_kit.runs import Run, running
+from agent_handoff_kit.runs import RunScope, claim_orphans
 from agent_handoff_kit.store import CheckpointStore, Codec, open_store
 from agent_handoff_kit.store.requests import Plan, perform, perform_async
 
@@ -33,6 +32,8 @@ class Relay:
             file ``agent_handoff_kit.db`` in the working directory.
         strict: refuse values that have no lossless form, instead of sanitising them with a warning.
         timeout: seconds that an operation may wait for a locked file before ``StoreBusy``.
+        lease_ttl: seconds that an owner may be silent before its runs pass on. A killed process's runs pass
+            on at once.
         durability: ``"full"`` survives power loss; ``"os"`` survives the end of the process only.
         max_payload: the largest context or result, in bytes.
         redact: called with each context before anything else is done with it; returns what is stored.
@@ -52,6 +53,7 @@ class Relay:
         *,
         strict: bool = False,
         timeout: float = 30.0,
+        lease_ttl: float = 30.0,
         durability: str = "full",
         max_payload: int = 64 * 2**20,
         redact: Callable[[Any], Any] | None = None,
@@ -60,7 +62,10 @@ class Relay:
     ) -> None:
         if durability not in ("full", "os"):
             raise ValueError(f"durability is {durability!r}; give 'full' or 'os'")
+        if lease_ttl <= 0:
+            raise ValueError(f"lease_ttl is {lease_ttl}; give seconds above 0")
         self._redact = redact
+        self._lease_ttl = lease_ttl
         self.store: CheckpointStore
         if isinstance(store, CheckpointStore):
             self.store = store
@@ -315,13 +320,37 @@ class Relay:
         terms = handoffs.Terms(tuple(required_keys), schema, tuple(checks))
         return functools.partial(guarded, self, Guard(run_id, from_agent, to_agent, terms, completes))
 
-    def run(self, run_id: str) -> AbstractContextManager[Run]:
-        """Scope in which this is the current run, for blocking and async code alike.
+    def run(self, run_id: str, *, wait: float = 0.0) -> RunScope:
+        """Scope in which this process owns the run: ``with relay.run(run_id) as run``.
+
+        Entering takes the run's lease, which a thread renews; leaving frees it. Every write to the run
+        from inside carries the lease, and is refused with ``LostOwnership`` once another owner has it.
+
+        Args:
+            run_id: the run.
+            wait: seconds to wait for another owner's lease to end.
 
         Raises:
-            PayloadError: on entry, if the run id cannot be stored.
+            PayloadError: the run id cannot be stored.
+            RunAlreadyCompleted: on entry, the run is completed; carries its result.
+            RunInProgress: on entry, another owner works on it.
         """
-        return running(run_id)
+        return RunScope(self.store, run_id, self._lease_ttl, wait)
+
+    def arun(self, run_id: str, *, wait: float = 0.0) -> RunScope:
+        """Awaitable twin of ``run``: ``async with relay.arun(run_id) as run``."""
+        return self.run(run_id, wait=wait)
+
+    def claim_orphans(self, limit: int = 1) -> list[RunScope]:
+        """Take over open runs whose owner is gone: each a scope to enter, owned from now on.
+
+        A run that was claimed five times without a new checkpoint becomes ``failed`` instead.
+        """
+        return self._do(claim_orphans(self.store, limit, self._lease_ttl))
+
+    async def aclaim_orphans(self, limit: int = 1) -> list[RunScope]:
+        """Awaitable twin of ``claim_orphans``."""
+        return await self._ado(claim_orphans(self.store, limit, self._lease_ttl))
 
     def close(self) -> None:
         """Write what is queued and close the store; closing again does nothing."""

@@ -106,6 +106,43 @@ class RunInProgress(HandoffKitError):
         return f"run {self.run_id!r} is held by {self.owner!r}{place}{process}. Try again {when}."
 
 
+class LostOwnership(HandoffKitError):
+    """The lease of the run passed to another owner; nothing of this write is kept.
+
+    Args:
+        run_id: the run.
+        owner: who held it.
+        token: the fencing token it was held under.
+    """
+
+    def __init__(self, run_id: str, owner: str, token: int) -> None:
+        self.run_id = run_id
+        self.owner = owner
+        self.token = token
+        super().__init__(run_id, owner, token)
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id!r} is no longer held by {self.owner!r} under token {self.token}; nothing was written. "
+            "Stop working on it: another owner goes on."
+        )
+
+
+class RunInputMismatch(HandoffKitError):
+    """A run was started with one input and called again with another.
+
+    Args:
+        run_id: the run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(run_id)
+
+    def __str__(self) -> str:
+        return f"run {self.run_id!r} was started with other input. Choose a run id of its own for this one."
+
+
 class CheckpointNotFound(HandoffKitError, LookupError):
     """The store has no checkpoint of that id.
 

@@ -1,43 +1,217 @@
-"""Which run is being worked on: the scope that tells handoffs inside it their run."""
+"""Who works on what: the scope that takes a run's lease, and the run that the calling code is in."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import logging
 import os
-from collections.abc import Generator
+import random
+import socket
+import time
+import uuid
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any
 
+from agent_handoff_kit.errors import LostOwnership, RunAlreadyCompleted, RunInProgress, StoreError
+from agent_handoff_kit.heartbeat import heartbeat
 from agent_handoff_kit.serialization import check_text
+from agent_handoff_kit.store import CheckpointStore
+from agent_handoff_kit.store.boot_clock import boot_time
+from agent_handoff_kit.store.fences import Held, held
+from agent_handoff_kit.store.leases import Claimant, Claimed, claim_lapsed, end_lease, renew_leases, take_lease
+from agent_handoff_kit.store.records import Fence
+from agent_handoff_kit.store.requests import Plan, Write, perform, perform_async
+
+_logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
 class Run:
-    """A run that is being worked on in this process."""
+    """A run that is being worked on under a lease of this process."""
 
-    run_id: str
-    process_id: int = field(default_factory=os.getpid)
+    def __init__(self, store: CheckpointStore, run_id: str, fence: Fence, ttl: float, taken_at: float) -> None:
+        self.run_id: str = run_id
+        self.owner: str = fence.owner
+        self.token: int = fence.token
+        self.ttl: float = ttl
+        self.store: CheckpointStore = store
+        self._deadline = taken_at + ttl
+        self._lost = False
+
+    @property
+    def fence(self) -> Fence:
+        """What the run's row must still say for a write to pass."""
+        return Fence(self.owner, self.token)
+
+    @property
+    def group(self) -> CheckpointStore:
+        """The store: its leases are renewed together."""
+        return self.store
+
+    def renew_all(self, leases: Sequence[Run]) -> None:
+        """Renew runs of this store in one transaction; for the heartbeat.
+
+        Raises:
+            StoreError: the store refused it.
+        """
+        sent_at = boot_time()
+        script = functools.partial(renew_leases, [(run.run_id, run.fence, run.ttl) for run in leases])
+        lost = set(self.store.backend.write(script))
+        for run in leases:
+            if run.run_id in lost:
+                run._lost = True
+            else:
+                run._deadline = sent_at + run.ttl
+
+    def check(self) -> None:
+        """Raise LostOwnership if the lease is lost, or may be: it was not renewed in time.
+
+        The time counts from before the last renewal was sent, on this machine's own clock. Ask before an
+        effect outside the store; writes to the store are checked there.
+        """
+        if self._lost or boot_time() > self._deadline:
+            raise LostOwnership(self.run_id, self.owner, self.token)
 
 
-_current: ContextVar[Run | None] = ContextVar("agent_handoff_kit_run", default=None)
+_current: ContextVar[tuple[Run, int] | None] = ContextVar("agent_handoff_kit_run", default=None)
 
 
 def current_run() -> Run | None:
     """The run whose scope the caller is in; None outside one and in a forked child."""
-    run = _current.get()
-    return run if run is not None and run.process_id == os.getpid() else None
+    current = _current.get()
+    return current[0] if current is not None and current[1] == os.getpid() else None
+
+
+class RunScope:
+    """Takes a run's lease on entry and frees it on every way out; for ``with`` and ``async with``.
+
+    Inside the scope of the same run it takes nothing and gives the run being run.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, run_id: str, ttl: float, wait: float, claimed: Run | None = None
+    ) -> None:
+        self.run_id: str = check_text("run_id", run_id)
+        self._store = store
+        self._ttl = ttl
+        self._wait = wait
+        self._run = claimed
+        self._claimed = claimed is not None
+        self._tokens: tuple[Token[Any], Token[Any]] | None = None
+
+    def __enter__(self) -> Run:
+        """Take the lease.
+
+        Raises:
+            RunAlreadyCompleted: the run is completed; carries its result.
+            RunInProgress: another owner's lease is alive, and stayed so for ``wait`` seconds.
+        """
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                return self._entered(perform(self._store.backend, self._taken()))
+            except RunInProgress as busy:
+                time.sleep(_pause(busy, deadline))
+
+    async def __aenter__(self) -> Run:
+        """Take the lease without blocking the event loop."""
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                return self._entered(await perform_async(self._store.backend, self._taken(), self._store.timeout))
+            except RunInProgress as busy:
+                await asyncio.sleep(_pause(busy, deadline))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        plan = self._left()
+        if plan is not None:
+            with _lapsing_instead(self.run_id):
+                perform(self._store.backend, plan)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        plan = self._left()
+        if plan is not None:
+            with _lapsing_instead(self.run_id):
+                await asyncio.shield(perform_async(self._store.backend, plan, self._store.timeout))
+
+    def _taken(self) -> Plan[Run]:
+        current = current_run()
+        if self._run is not None:
+            return self._run
+        if current is not None and current.store is self._store and current.run_id == self.run_id:
+            return current
+        taken_at = boot_time()
+        claimant = new_claimant(self._store, self._ttl)
+        try:
+            token: int = yield Write(functools.partial(take_lease, self.run_id, claimant, time.time()))
+        except RunAlreadyCompleted:
+            result = yield from self._store.run_result(self.run_id)
+            raise RunAlreadyCompleted(self.run_id, result) from None
+        self._run = Run(self._store, self.run_id, Fence(claimant.owner, token), self._ttl, taken_at)
+        return self._run
+
+    def _entered(self, run: Run) -> Run:
+        if run is self._run:
+            if not self._claimed:
+                heartbeat.add(run)
+            lease = Held(self._store.identity, run.run_id, run.fence, os.getpid())
+            self._tokens = (_current.set((run, os.getpid())), held.set((*held.get(), lease)))
+        return run
+
+    def _left(self) -> Plan[None] | None:
+        run = self._run
+        if run is None or self._tokens is None:
+            return None
+        self._run = None
+        heartbeat.remove(run)
+        _current.reset(self._tokens[0])
+        held.reset(self._tokens[1])
+        self._tokens = None
+        return _ended(run)
+
+
+def new_claimant(store: CheckpointStore, ttl: float) -> Claimant:
+    """This process as the owner of one more lease."""
+    owner = f"{store.backend.owner_name()}:{uuid.uuid4().hex[:12]}"
+    return Claimant(owner, socket.gethostname(), os.getpid(), ttl)
+
+
+def claim_orphans(store: CheckpointStore, limit: int, ttl: float) -> Plan[list[RunScope]]:
+    """Plan: take over open runs whose owner is gone, at most ``limit``; each is a scope to enter."""
+    taken_at = boot_time()
+    claimants = [new_claimant(store, ttl) for _ in range(limit)]
+    claimed: list[Claimed] = yield Write(functools.partial(claim_lapsed, claimants, time.time()))
+    runs = [
+        Run(store, one.run_id, Fence(claimant.owner, one.token), ttl, taken_at)
+        for one, claimant in zip(claimed, claimants, strict=False)
+    ]
+    for run in runs:
+        heartbeat.add(run)
+    return [RunScope(store, run.run_id, ttl, 0.0, run) for run in runs]
+
+
+def _ended(run: Run) -> Plan[None]:
+    yield Write(functools.partial(end_lease, run.run_id, run.fence))
 
 
 @contextmanager
-def running(run_id: str) -> Generator[Run, None, None]:
-    """Make this the current run for the block, and for the tasks started in it.
-
-    Raises:
-        PayloadError: the run id cannot be stored.
-    """
-    run = Run(check_text("run_id", run_id))
-    token = _current.set(run)
+def _lapsing_instead(run_id: str) -> Generator[None, None, None]:
     try:
-        yield run
-    finally:
-        _current.reset(token)
+        yield
+    except StoreError:
+        # What the scope's body returned or raised matters more, and the lease ends by its time.
+        _logger.warning("the lease of run %s could not be freed; it lapses", run_id, exc_info=True)
+
+
+def _pause(busy: RunInProgress, deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise busy
+    return min(left, random.uniform(0.02, 0.1))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agent_handoff_kit.store.failures import is_outcome_unknown, translate
-from agent_handoff_kit.store.scripts import Script
+from agent_handoff_kit.store.session import Session
 from agent_handoff_kit.store.statements import execute
-from agent_handoff_kit.store.steps import Step
+from agent_handoff_kit.store.steps import Script, Step
 
 T = TypeVar("T")
 
@@ -34,19 +34,19 @@ class OutcomeUnknown(Exception):
         self.error = error
 
 
-def drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, int]:
+def drive(session: Session, script: Script[T]) -> tuple[T, int]:
     """Run a script to its end; its result and the bytes it wrote, roughly."""
     written = _PAGES_PER_OPERATION
     try:
         step = next(script)
         while True:
             written += _weight(step)
-            step = script.send(execute(connection, step))
+            step = script.send(execute(session, step))
     except StopIteration as done:
         return done.value, written
 
 
-def run_batch(connection: sqlite3.Connection, jobs: list[Job], location: str) -> int:
+def run_batch(session: Session, jobs: list[Job], location: str) -> int:
     """Run begun jobs in the open transaction and commit; the bytes written, roughly.
 
     Raises:
@@ -56,60 +56,60 @@ def run_batch(connection: sqlite3.Connection, jobs: list[Job], location: str) ->
     transaction of its own, and no future ends before its commit.
     """
     if len(jobs) == 1:
-        return _run_single(connection, jobs[0], location)
+        return _run_single(session, jobs[0], location)
     try:
-        outcomes, written = _run_all(connection, jobs)
-        connection.execute("COMMIT")
+        outcomes, written = _run_all(session, jobs)
+        session.connection.execute("COMMIT")
     except sqlite3.Error as error:
-        _leave(connection, error)
-        return sum(run_alone(connection, job, location) for job in jobs)
+        _leave(session, error)
+        return sum(run_alone(session, job, location) for job in jobs)
     for job, outcome in zip(jobs, outcomes, strict=True):
         outcome(job.future)
     return written
 
 
-def run_alone(connection: sqlite3.Connection, job: Job, location: str) -> int:
+def run_alone(session: Session, job: Job, location: str) -> int:
     """Run a begun job in a transaction of its own; the bytes written, roughly.
 
     Raises:
         OutcomeUnknown: an I/O error; the job's future is still open.
     """
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        session.connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         job.future.set_exception(translate(error, location, "write"))
         return 0
-    return _run_single(connection, job, location)
+    return _run_single(session, job, location)
 
 
-def _run_single(connection: sqlite3.Connection, job: Job, location: str) -> int:
+def _run_single(session: Session, job: Job, location: str) -> int:
     try:
-        value, written = drive(connection, job.script())
-        connection.execute("COMMIT")
+        value, written = drive(session, job.script())
+        session.connection.execute("COMMIT")
     except Exception as error:
-        _leave(connection, error)
+        _leave(session, error)
         job.future.set_exception(translate(error, location, "write"))
         return 0
     job.future.set_result(value)
     return written
 
 
-def _run_all(connection: sqlite3.Connection, jobs: list[Job]) -> tuple[list[Callable[[Future[Any]], None]], int]:
+def _run_all(session: Session, jobs: list[Job]) -> tuple[list[Callable[[Future[Any]], None]], int]:
     outcomes: list[Callable[[Future[Any]], None]] = []
     written = 0
     for job in jobs:
-        connection.execute("SAVEPOINT operation")
+        session.connection.execute("SAVEPOINT operation")
         try:
-            value, size = drive(connection, job.script())
+            value, size = drive(session, job.script())
         except sqlite3.Error:
             raise
         except Exception as error:
-            connection.execute("ROLLBACK TO operation")
+            session.connection.execute("ROLLBACK TO operation")
             outcomes.append(_failing(error))
         else:
             outcomes.append(_succeeding(value))
             written += size
-        connection.execute("RELEASE operation")
+        session.connection.execute("RELEASE operation")
     return outcomes, written
 
 
@@ -121,11 +121,11 @@ def _failing(error: Exception) -> Callable[[Future[Any]], None]:
     return lambda future: future.set_exception(error)
 
 
-def _leave(connection: sqlite3.Connection, error: Exception) -> None:
+def _leave(session: Session, error: Exception) -> None:
     if isinstance(error, sqlite3.Error) and is_outcome_unknown(error):
         raise OutcomeUnknown(error) from error
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
+    if session.connection.in_transaction:
+        session.connection.execute("ROLLBACK")
 
 
 def _weight(step: Step) -> int:

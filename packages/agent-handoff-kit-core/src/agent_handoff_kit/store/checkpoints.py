@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_handoff_kit.errors import StoreDamaged
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
 from agent_handoff_kit.serialization import check_text, digest
 from agent_handoff_kit.store import scripts
+from agent_handoff_kit.store.connections import MEMORY
+from agent_handoff_kit.store.fences import fences_on
 from agent_handoff_kit.store.logs import LogHeads
 from agent_handoff_kit.store.payloads import Codec, draft, restore, restore_whole
 from agent_handoff_kit.store.pruning import prune_finished, prune_run
 from agent_handoff_kit.store.records import CallResult, LogHead, RunRow, StaleLog, StoredCheckpoint
 from agent_handoff_kit.store.requests import Plan, Read, Write, perform
 from agent_handoff_kit.store.sqlite import SQLiteBackend
+from agent_handoff_kit.store.steps import Script
+
+T = TypeVar("T")
 
 
 class CheckpointStore:
@@ -48,6 +54,8 @@ class CheckpointStore:
             str(db_path), timeout=timeout, durability=durability, allow_network_fs=allow_network_fs
         )
         self.db_path: str = self.backend.location
+        # Databases in memory share a name; their leases must not.
+        self.identity: str = f"{self.db_path}:{id(self)}" if self.db_path == MEMORY else self.db_path
         self._heads = LogHeads()
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -69,7 +77,7 @@ class CheckpointStore:
     def set_run_status(self, run_id: str, status: str) -> None:
         """Set the run's status (``open`` or ``completed``)."""
         check_text("run_id", run_id)
-        self.backend.write(functools.partial(scripts.set_run_status, run_id, status, now=time.time()))
+        self.backend.write(self._fenced(scripts.set_run_status, run_id, status))
 
     def get_run_status(self, run_id: str) -> str | None:
         """The run's status, or None if nothing of it was recorded."""
@@ -108,7 +116,7 @@ class CheckpointStore:
         """Plan: change a checkpoint's status if it is an expected one; gives the status it had."""
         names = tuple(one.value for one in expected)
         before: str | None = yield Write(
-            functools.partial(scripts.transition, checkpoint_id, HandoffStatus(status).value, names, error)
+            self._fenced(scripts.transition, checkpoint_id, HandoffStatus(status).value, names, error)
         )
         return before
 
@@ -153,7 +161,7 @@ class CheckpointStore:
         check_text("run_id", run_id)
         data = self.codec.encode(result, "result")
         mark = digest(run_id, "", "result", data)
-        yield Write(functools.partial(scripts.complete_run, run_id, data, mark, now=time.time()))
+        yield Write(self._fenced(scripts.complete_run, run_id, data, mark))
 
     def run_result(self, run_id: str) -> Plan[Any]:
         """Plan: the stored result of a completed run, None without one."""
@@ -196,7 +204,7 @@ class CheckpointStore:
             prepared, log = draft(checkpoint, self.codec, head, snapshot, new_messages)
             script = scripts.replace_checkpoint if replace else scripts.add_checkpoint
             try:
-                stored: StoredCheckpoint = yield Write(functools.partial(script, prepared, now=time.time()))
+                stored: StoredCheckpoint = yield Write(self._fenced(script, prepared))
             except StaleLog:
                 self._heads.forget(run_id)
                 head = snapshot = None
@@ -204,6 +212,10 @@ class CheckpointStore:
             if stored.log_seq is not None and not replace:
                 self._heads.put(run_id, LogHead(stored.log_seq, log.length, log.digest), log.snapshot)
             return stored
+
+    def _fenced(self, script: Callable[..., Script[T]], *arguments: Any) -> Callable[[], Script[T]]:
+        """The script under the leases that the calling code holds."""
+        return functools.partial(script, *arguments, fences=fences_on(self.identity), now=time.time())
 
     def _restored(self, stored: StoredCheckpoint | None) -> Checkpoint | None:
         return None if stored is None else restore_whole(stored, self.codec, self.db_path)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
-from agent_handoff_kit.store.scripts import Script
+from agent_handoff_kit.store.steps import Script
 
 T = TypeVar("T")
 

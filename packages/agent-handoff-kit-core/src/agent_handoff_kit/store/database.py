@@ -7,6 +7,8 @@ import sqlite3
 
 from agent_handoff_kit.store.connections import MEMORY, create_private, open_reader, open_writer
 from agent_handoff_kit.store.failures import translate
+from agent_handoff_kit.store.owners import Owner
+from agent_handoff_kit.store.session import Session
 from agent_handoff_kit.store.side_lock import SideLock
 
 
@@ -20,6 +22,7 @@ class Database:
         self._side_lock = None if self.in_memory else SideLock(f"{self.location}-lock")
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
+        self.owner: Owner = Owner(self.location, in_memory=self.in_memory)
 
     def try_lock(self) -> bool:
         """Take the side lock; False while another process or another store of this one holds it."""
@@ -44,6 +47,10 @@ class Database:
         if self._reader is None:
             self._reader = open_reader(self.location)
         return self._reader
+
+    def session(self, connection: sqlite3.Connection) -> Session:
+        """What steps run on."""
+        return Session(connection, self.owner)
 
     def reset_writer(self) -> None:
         """Leave behind whatever the writing connection left open."""

@@ -17,7 +17,11 @@ _OLD_TABLES = ("checkpoints", "run_meta", "tool_invocations")
 
 _SCHEMA = (
     "CREATE TABLE run (run_id TEXT PRIMARY KEY, status TEXT NOT NULL, last_seq INTEGER NOT NULL DEFAULT 0,"
-    " result BLOB, result_digest BLOB, updated_at REAL NOT NULL)",
+    " owner TEXT, host TEXT, pid INTEGER, token INTEGER NOT NULL DEFAULT 0, boot_id TEXT, lease_until REAL,"
+    " claims INTEGER NOT NULL DEFAULT 0, input BLOB, input_digest BLOB, result BLOB, result_digest BLOB,"
+    " updated_at REAL NOT NULL)",
+    # Holds leased runs only, and no column that a heartbeat or a handoff changes.
+    "CREATE INDEX run_leased ON run (run_id) WHERE owner IS NOT NULL",
     # The messages come before the state: reading a log does not walk over each row's state.
     "CREATE TABLE checkpoint (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, seq INTEGER NOT NULL,"
     " op_id TEXT NOT NULL, status TEXT NOT NULL, from_agent TEXT NOT NULL, to_agent TEXT NOT NULL,"

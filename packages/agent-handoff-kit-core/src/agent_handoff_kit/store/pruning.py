@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent_handoff_kit.store import steps
-from agent_handoff_kit.store.scripts import GOOD, Script
+from agent_handoff_kit.store.scripts import GOOD
+from agent_handoff_kit.store.steps import Script
 
 _RUNS_AT_ONCE = 50
 

@@ -26,11 +26,35 @@ class LogHead(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """A run's status, result bytes and their digest."""
+    """A run's status, and its result and input with their digests."""
 
     status: str
     result: bytes | None
     result_digest: bytes | None
+    input: bytes | None = None
+    input_digest: bytes | None = None
+
+
+class Fence(NamedTuple):
+    """What a write of an owned run must match: the owner and the token of its lease."""
+
+    owner: str
+    token: int
+
+
+class LockedRun(NamedTuple):
+    """A run row under lock. ``alive`` tells whether its owner may still work on it."""
+
+    seq: int
+    status: str
+    owner: str | None
+    token: int
+    host: str | None
+    pid: int | None
+    claims: int
+    input_digest: bytes | None
+    alive: bool
+    retry_after: float | None
 
 
 class CallResult(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from agent_handoff_kit.errors import StoreBusy
 from agent_handoff_kit.store.contract import Backend
-from agent_handoff_kit.store.scripts import Script
+from agent_handoff_kit.store.steps import Script
 
 T = TypeVar("T")
 

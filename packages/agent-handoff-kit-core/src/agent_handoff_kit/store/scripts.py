@@ -7,28 +7,39 @@ their operation id, updates recognise themselves as done.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agent_handoff_kit.errors import CheckpointNotFound, KeyConflict, RunAlreadyCompleted
 from agent_handoff_kit.models import HandoffStatus
 from agent_handoff_kit.store import steps
-from agent_handoff_kit.store.records import CallResult, Draft, LogHead, RunRow, StaleLog, StoredCheckpoint
+from agent_handoff_kit.store.fences import require_right
+from agent_handoff_kit.store.leases import lock_run
+from agent_handoff_kit.store.records import (
+    CallResult,
+    Draft,
+    Fence,
+    LockedRun,
+    LogHead,
+    RunRow,
+    StaleLog,
+    StoredCheckpoint,
+)
+from agent_handoff_kit.store.steps import Script
 
-T = TypeVar("T")
-Rows = Sequence[Sequence[Any]]
-Script = Generator[steps.Step, Rows, T]
+Fences = Mapping[str, Fence]
 
 _ANY = tuple(status.value for status in HandoffStatus)
 GOOD = (HandoffStatus.VERIFIED.value, HandoffStatus.RECOVERED.value)
 
 
-def add_checkpoint(draft: Draft, *, now: float) -> Script[StoredCheckpoint]:
+def add_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[StoredCheckpoint]:
     """Insert a checkpoint at the next sequence of its run.
 
     Raises:
         KeyConflict: the operation id was used for other content.
         RunAlreadyCompleted: the run is completed.
+        LostOwnership, RunInProgress: the caller may not write to the run.
         StaleLog: another writer moved the run's message log on.
     """
     found = yield steps.FindOperation(draft.run_id, draft.op_id)
@@ -36,15 +47,15 @@ def add_checkpoint(draft: Draft, *, now: float) -> Script[StoredCheckpoint]:
         return (yield from _repeated(draft, found[0]))
     if (draft.appends or draft.extends is not None) and (yield from newest_log(draft.run_id)) != draft.extends:
         raise StaleLog(draft.run_id)
-    ((seq, status),) = yield steps.NextSequence(draft.run_id, now)
-    if status == "completed":
+    run = yield from _next_sequence(draft.run_id, fences, now)
+    if run.status == "completed":
         raise RunAlreadyCompleted(draft.run_id)
-    insert = _insert(draft, seq)
+    insert = _insert(draft, run.seq)
     yield insert
     return StoredCheckpoint.from_insert(insert)
 
 
-def replace_checkpoint(draft: Draft, *, now: float) -> Script[StoredCheckpoint]:
+def replace_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[StoredCheckpoint]:
     """Insert a checkpoint, or put another status or flat context in its place under the same sequence.
 
     Raises:
@@ -52,16 +63,24 @@ def replace_checkpoint(draft: Draft, *, now: float) -> Script[StoredCheckpoint]:
     """
     found = yield steps.FindOperation(draft.run_id, draft.op_id)
     if not found:
-        ((seq, _status),) = yield steps.NextSequence(draft.run_id, now)
-        insert = _insert(draft, seq)
+        run = yield from _next_sequence(draft.run_id, fences, now)
+        insert = _insert(draft, run.seq)
         yield insert
         return StoredCheckpoint.from_insert(insert)
+    yield from lock_run(draft.run_id, fences, now)
     if bytes(found[0][1]) == draft.digest:
         yield steps.Transition(draft.op_id, draft.status, _ANY, draft.error)
     else:
         yield from _overwritten(draft, found[0][0])
     rows = yield steps.LoadCheckpoint(draft.op_id)
     return StoredCheckpoint.from_row(rows[0])
+
+
+def _next_sequence(run_id: str, fences: Fences, now: float) -> Script[LockedRun]:
+    (row,) = yield steps.NextSequence(run_id, now)
+    run = LockedRun(*row)
+    require_right(run_id, run, fences.get(run_id))
+    return run
 
 
 def _overwritten(draft: Draft, seq: int) -> Script[None]:
@@ -118,9 +137,15 @@ def history(run_id: str, limit: int | None) -> Script[list[StoredCheckpoint]]:
 
 
 def transition(
-    checkpoint_id: str, status: str, expected: tuple[str, ...], error: str | None = None
+    checkpoint_id: str, status: str, expected: tuple[str, ...], error: str | None, *, fences: Fences, now: float
 ) -> Script[str | None]:
-    """Change a checkpoint's status if it is an expected one; the status it had, None if it is unknown."""
+    """Change a checkpoint's status if it is an expected one; the status it had, None if it is unknown.
+
+    Raises:
+        LostOwnership, RunInProgress: the caller may not write to the run.
+    """
+    for (run_id,) in (yield steps.FindRun(checkpoint_id)):
+        yield from lock_run(run_id, fences, now)
     rows = yield steps.Transition(checkpoint_id, status, expected, error)
     return str(rows[0][0]) if rows else None
 
@@ -131,22 +156,29 @@ def read_run(run_id: str) -> Script[RunRow | None]:
     return RunRow(*rows[0]) if rows else None
 
 
-def set_run_status(run_id: str, status: str, *, now: float) -> Script[None]:
-    """Insert or update a run's status."""
+def set_run_status(run_id: str, status: str, *, fences: Fences, now: float) -> Script[None]:
+    """Insert or update a run's status.
+
+    Raises:
+        LostOwnership, RunInProgress: the caller may not write to the run.
+    """
+    yield from lock_run(run_id, fences, now)
     yield steps.WriteRun(run_id, status, None, None, now)
 
 
-def complete_run(run_id: str, result: bytes, digest: bytes, *, now: float) -> Script[None]:
+def complete_run(run_id: str, result: bytes, digest: bytes, *, fences: Fences, now: float) -> Script[None]:
     """Complete the run, store its result and mark its newest checkpoint RECOVERED.
 
     Raises:
         RunAlreadyCompleted: it is completed with another result.
+        LostOwnership, RunInProgress: the caller may not write to the run.
     """
     run = yield from read_run(run_id)
     if run is not None and run.status == "completed":
         if run.result_digest == digest:
             return
         raise RunAlreadyCompleted(run_id)
+    yield from lock_run(run_id, fences, now)
     yield steps.RecoverNewest(run_id)
     yield steps.WriteRun(run_id, "completed", result, digest, now)
 

@@ -16,7 +16,7 @@ from agent_handoff_kit.store.batch import Job, drive
 from agent_handoff_kit.store.database import Database
 from agent_handoff_kit.store.failures import is_busy
 from agent_handoff_kit.store.file_system import refuse_network_file_system
-from agent_handoff_kit.store.scripts import Script
+from agent_handoff_kit.store.steps import Script
 from agent_handoff_kit.store.writer import Writer
 
 T = TypeVar("T")
@@ -39,6 +39,10 @@ class SQLiteBackend:
         self._renew_reading()
         self._open()
         forks.watch(self)
+
+    def owner_name(self) -> str:
+        """The name of this process as an owner; others can tell whether it still runs."""
+        return self._database.owner.name()
 
     def write(self, script: Callable[[], Script[T]]) -> T:
         """Run a script as one durable transaction."""
@@ -80,6 +84,7 @@ class SQLiteBackend:
         if self._readers is not None:
             self._readers.shutdown()
         with self.writer.lock:
+            self._database.owner.close()
             self._database.close()
 
     def before_fork(self) -> None:
@@ -96,6 +101,7 @@ class SQLiteBackend:
 
     def after_fork_in_child(self) -> None:
         self.writer.renew()
+        self._database.owner.after_fork_in_child()
         self._renew_reading()
 
     def _renew_reading(self) -> None:
@@ -134,12 +140,13 @@ class SQLiteBackend:
 
     def _read(self, script: Callable[[], Script[T]]) -> T:
         connection = self._database.reader()
+        session = self._database.session(connection)
         if self._database.in_memory:
-            return drive(connection, script())[0]
+            return drive(session, script())[0]
         # One snapshot for all steps, so that pruning between two of them is not seen.
         connection.execute("BEGIN")
         try:
-            return drive(connection, script())[0]
+            return drive(session, script())[0]
         finally:
             connection.execute("ROLLBACK")
 

@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from agent_handoff_kit.store import steps
+from agent_handoff_kit.store import lease_statements, steps
+from agent_handoff_kit.store.session import Session
 
 Rows = list[tuple[Any, ...]]
 
@@ -17,9 +18,12 @@ _COLUMNS = (
 )
 
 
-def execute(connection: sqlite3.Connection, step: steps.Step) -> Rows:
+def execute(session: Session, step: steps.Step) -> Rows:
     """Run one step and return all its rows."""
-    return _TABLE[type(step)](connection, step)
+    plain = _TABLE.get(type(step))
+    if plain is not None:
+        return plain(session.connection, step)
+    return lease_statements.TABLE[type(step)](session, step)
 
 
 def _all(connection: sqlite3.Connection, sql: str, *values: object) -> Rows:
@@ -39,15 +43,6 @@ def _newest_log(connection: sqlite3.Connection, step: steps.NewestLog) -> Rows:
         " ORDER BY seq DESC LIMIT 1",
         step.run_id,
     )
-
-
-def _next_sequence(connection: sqlite3.Connection, step: steps.NextSequence) -> Rows:
-    connection.execute(
-        "INSERT INTO run (run_id, status, last_seq, updated_at) VALUES (?, 'open', 1, ?)"
-        " ON CONFLICT (run_id) DO UPDATE SET last_seq = last_seq + 1, updated_at = excluded.updated_at",
-        (step.run_id, step.now),
-    )
-    return _all(connection, "SELECT last_seq, status FROM run WHERE run_id = ?", step.run_id)
 
 
 def _insert_checkpoint(connection: sqlite3.Connection, step: steps.InsertCheckpoint) -> Rows:
@@ -168,7 +163,9 @@ def _recover_newest(connection: sqlite3.Connection, step: steps.RecoverNewest) -
 
 
 def _read_run(connection: sqlite3.Connection, step: steps.ReadRun) -> Rows:
-    return _all(connection, "SELECT status, result, result_digest FROM run WHERE run_id = ?", step.run_id)
+    return _all(
+        connection, "SELECT status, result, result_digest, input, input_digest FROM run WHERE run_id = ?", step.run_id
+    )
 
 
 def _write_run(connection: sqlite3.Connection, step: steps.WriteRun) -> Rows:
@@ -213,7 +210,6 @@ def _insert_call(connection: sqlite3.Connection, step: steps.InsertCall) -> Rows
 _TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
     steps.FindOperation: _find_operation,
     steps.NewestLog: _newest_log,
-    steps.NextSequence: _next_sequence,
     steps.InsertCheckpoint: _insert_checkpoint,
     steps.DeleteCheckpoint: _delete_checkpoint,
     steps.ReplaceMessages: _replace_messages,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,16 @@ class NewestLog:
 
 
 @dataclass(frozen=True)
+class LockRun:
+    """Lock the run row, creating it if needed; its ``LockedRun`` row."""
+
+    run_id: str
+    now: float
+
+
+@dataclass(frozen=True)
 class NextSequence:
-    """Lock the run row, creating it if needed; row ``(seq, status)`` with the next sequence."""
+    """Lock the run row, creating it if needed, and take its next sequence; its ``LockedRun`` row."""
 
     run_id: str
     now: float
@@ -133,6 +145,61 @@ class Transition:
 
 
 @dataclass(frozen=True)
+class FindRun:
+    """Row ``(run_id,)`` of a checkpoint."""
+
+    checkpoint_id: str
+
+
+@dataclass(frozen=True)
+class SetLease:
+    """Give the run to an owner for ``ttl`` seconds from the store's clock; no rows."""
+
+    run_id: str
+    owner: str
+    host: str
+    pid: int
+    token: int
+    ttl: float
+    claims: int
+
+
+@dataclass(frozen=True)
+class RenewLease:
+    """Extend a lease that is still held; row ``(run_id,)`` if it is."""
+
+    run_id: str
+    owner: str
+    token: int
+    ttl: float
+
+
+@dataclass(frozen=True)
+class EndLease:
+    """Free a lease that is still held; no rows."""
+
+    run_id: str
+    owner: str
+    token: int
+
+
+@dataclass(frozen=True)
+class LeasedRuns:
+    """``(run_id,)`` and ``LockedRun`` values of open runs whose lease has lapsed, at most ``limit``."""
+
+    limit: int
+
+
+@dataclass(frozen=True)
+class SetInput:
+    """Keep the run's input and its digest; no rows."""
+
+    run_id: str
+    input: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True)
 class RecoverNewest:
     """Mark the run's newest good checkpoint RECOVERED if it is VERIFIED; no rows."""
 
@@ -141,7 +208,7 @@ class RecoverNewest:
 
 @dataclass(frozen=True)
 class ReadRun:
-    """Row ``(status, result, result_digest)`` of a run."""
+    """Row ``(status, result, result_digest, input, input_digest)`` of a run."""
 
     run_id: str
 
@@ -181,7 +248,14 @@ class InsertCall:
 Step = (
     FindOperation
     | NewestLog
+    | LockRun
     | NextSequence
+    | FindRun
+    | SetLease
+    | RenewLease
+    | EndLease
+    | LeasedRuns
+    | SetInput
     | InsertCheckpoint
     | DeleteCheckpoint
     | ReplaceMessages
@@ -199,3 +273,6 @@ Step = (
     | ReadCall
     | InsertCall
 )
+
+Rows = Sequence[Sequence[Any]]
+Script = Generator[Step, Rows, T]

@@ -159,7 +159,7 @@ class Writer:
 
     def _run(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
         try:
-            self._written += run_batch(connection, jobs, self._database.location)
+            self._written += run_batch(self._database.session(connection), jobs, self._database.location)
         except OutcomeUnknown:
             self._run_again(jobs)
         except BaseException as error:
@@ -181,7 +181,7 @@ class Writer:
 
     def _run_once_more(self, job: Job) -> None:
         try:
-            self._written += run_alone(self._database.writer(), job, self._database.location)
+            self._written += run_alone(self._database.session(self._database.writer()), job, self._database.location)
         except OutcomeUnknown as unknown:
             self._database.reset_writer()
             job.future.set_exception(self._database.failure(unknown.error, "write"))
