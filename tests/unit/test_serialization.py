@@ -51,7 +51,7 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, (set, frozenset)):
         return len(left) == len(right) and all(any(same(a, b) for b in right) for a in left)
     if isinstance(left, float):
-        return math.copysign(1, left) == math.copysign(1, right) and (left == right or left != left)
+        return left != left if right != right else left == right and math.copysign(1, left) == math.copysign(1, right)
     return bool(left == right)
 
 

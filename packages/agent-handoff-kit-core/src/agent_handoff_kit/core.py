@@ -65,7 +65,7 @@ class Relay:
         if lease_ttl <= 0:
             raise ValueError(f"lease_ttl is {lease_ttl}; give seconds above 0")
         self._redact = redact
-        self._lease_ttl = lease_ttl
+        self.lease_ttl: float = lease_ttl
         self.store: CheckpointStore
         if isinstance(store, CheckpointStore):
             self.store = store
@@ -335,7 +335,7 @@ class Relay:
             RunAlreadyCompleted: on entry, the run is completed; carries its result.
             RunInProgress: on entry, another owner works on it.
         """
-        return RunScope(self.store, run_id, self._lease_ttl, wait)
+        return RunScope(self.store, run_id, self.lease_ttl, wait)
 
     def arun(self, run_id: str, *, wait: float = 0.0) -> RunScope:
         """Awaitable twin of ``run``: ``async with relay.arun(run_id) as run``."""
@@ -346,11 +346,11 @@ class Relay:
 
         A run that was claimed five times without a new checkpoint becomes ``failed`` instead.
         """
-        return self._do(claim_orphans(self.store, limit, self._lease_ttl))
+        return self._do(claim_orphans(self.store, limit, self.lease_ttl))
 
     async def aclaim_orphans(self, limit: int = 1) -> list[RunScope]:
         """Awaitable twin of ``claim_orphans``."""
-        return await self._ado(claim_orphans(self.store, limit, self._lease_ttl))
+        return await self._ado(claim_orphans(self.store, limit, self.lease_ttl))
 
     def close(self) -> None:
         """Write what is queued and close the store; closing again does nothing."""

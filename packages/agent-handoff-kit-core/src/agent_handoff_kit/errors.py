@@ -128,6 +128,71 @@ class LostOwnership(HandoffKitError):
         )
 
 
+class RunMismatch(HandoffKitError, ValueError):
+    """Code bound to one run was called inside another run.
+
+    Args:
+        run_id: the run that the code is bound to.
+        running: the run being run.
+    """
+
+    def __init__(self, run_id: str, running: str) -> None:
+        self.run_id = run_id
+        self.running = running
+        super().__init__(run_id, running)
+
+    def __str__(self) -> str:
+        return (
+            f"this is bound to run {self.run_id!r} and was called inside run {self.running!r}. "
+            "Give run_id=None, so that it follows the run being run."
+        )
+
+
+class CallInProgress(HandoffKitError):
+    """Another caller is running this call, and did not end in time.
+
+    Args:
+        run_id: the run of the call; empty for a global one.
+        tool: the tool's name.
+        key: the idempotency key.
+        reason: why waiting ended.
+    """
+
+    def __init__(self, run_id: str, tool: str, key: str, reason: str) -> None:
+        self.run_id = run_id
+        self.tool = tool
+        self.key = key
+        self.reason = reason
+        super().__init__(run_id, tool, key, reason)
+
+    def __str__(self) -> str:
+        return f"call {self.key!r} of {self.tool!r} in run {self.run_id!r} is in progress: {self.reason}. Try later."
+
+
+class CallInDoubt(HandoffKitError):
+    """A call was started and its outcome is not known, or its result was not kept.
+
+    Args:
+        run_id: the run of the call; empty for a global one.
+        tool: the tool's name.
+        key: the idempotency key.
+        reason: what is known.
+    """
+
+    def __init__(self, run_id: str, tool: str, key: str, reason: str) -> None:
+        self.run_id = run_id
+        self.tool = tool
+        self.key = key
+        self.reason = reason
+        super().__init__(run_id, tool, key, reason)
+
+    def __str__(self) -> str:
+        return (
+            f"call {self.key!r} of {self.tool!r} in run {self.run_id!r} is in doubt: {self.reason}. It was not run "
+            "again. Find out what happened, then settle it with store.resolve_call, or give the tool on_in_doubt=."
+        )
+
+
 class RunInputMismatch(HandoffKitError):
     """A run was started with one input and called again with another.
 
@@ -189,7 +254,7 @@ class PayloadError(HandoffKitError, ValueError):
         super().__init__(path, reason)
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+        return f"{self.path}: {self.reason}. Change that value, or store something else in its place."
 
 
 class UnsupportedSDK(HandoffKitError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from agent_handoff_kit.errors import HandoffVerificationError, RunAlreadyCompleted
@@ -74,7 +74,7 @@ def handoff(
     if new_messages is not None:
         mapping = _without_messages(mapping, parties)
     made = _checkpoint(parties, mapping, terms, op_id)
-    verdict = judge(_as_stored(store, made, terms), terms.required_keys, terms.schema, terms.checks)
+    verdict = judge(*_as_stored(store, made, terms), terms.schema, terms.checks)
     error = None if verdict.ok else _error(made, verdict)
     made.status = HandoffStatus.VERIFIED if error is None else HandoffStatus.FAILED
     made.error = None if error is None else str(error)
@@ -95,12 +95,15 @@ def verify(
     terms = Terms(tuple(stored.required_keys), schema or given.schema, checks or given.checks)
     refusal = _not_judgeable(stored, terms)
     if refusal is not None:
-        raise HandoffVerificationError(stored.run_id, stored.from_agent, stored.to_agent, (), (refusal,))
+        raise _refused(stored, refusal)
     verdict = judge(checkpoint_state(stored), terms.required_keys, terms.schema, terms.checks)
     error = None if verdict.ok else _error(stored, verdict)
     given.status = HandoffStatus.VERIFIED if error is None else HandoffStatus.FAILED
     given.error = None if error is None else str(error)
-    yield from store.transition(given.checkpoint_id, given.status, (HandoffStatus.PENDING,), given.error)
+    before = yield from store.transition(given.checkpoint_id, given.status, (HandoffStatus.PENDING,), given.error)
+    if before not in (HandoffStatus.PENDING.value, given.status.value):
+        given.status, given.error = HandoffStatus(before), None
+        raise _refused(stored, f"checkpoint {stored.checkpoint_id!r} became {before} meanwhile")
     if error is not None:
         raise error
     return given
@@ -158,13 +161,14 @@ def _checkpoint(parties: Parties, mapping: dict[str, Any], terms: Terms, op_id: 
     )
 
 
-def _as_stored(store: CheckpointStore, made: Checkpoint, terms: Terms) -> dict[str, Any]:
-    # Keys survive encoding as they are, so only a schema or a check needs the decoded bytes.
-    state = checkpoint_state(made)
-    if terms.schema is None and not terms.checks:
-        return state
-    decoded: dict[str, Any] = store.codec.decode(store.codec.encode(state))
-    return decoded
+def _as_stored(store: CheckpointStore, made: Checkpoint, terms: Terms) -> tuple[dict[str, Any], Sequence[Any]]:
+    """The state and the required keys as the store will give them back."""
+    # Text keys survive encoding as they are, so without schema and checks the live state tells the same.
+    state, keys = checkpoint_state(made), terms.required_keys
+    if terms.schema is None and not terms.checks and all(type(key) is str for key in (*state, *keys)):
+        return state, keys
+    codec = store.codec
+    return codec.decode(codec.encode(state)), codec.decode(codec.encode(list(keys), "required_keys"))
 
 
 def _not_judgeable(stored: Checkpoint, terms: Terms) -> str | None:
@@ -174,6 +178,10 @@ def _not_judgeable(stored: Checkpoint, terms: Terms) -> str | None:
         return f"the checkpoint names schema {stored.schema_name!r}; pass it as schema="
     absent = sorted(set(stored.check_names) - set(terms.check_names))
     return f"the checkpoint names checks {absent}; pass them as checks=" if absent else None
+
+
+def _refused(stored: Checkpoint, reason: str) -> HandoffVerificationError:
+    return HandoffVerificationError(stored.run_id, stored.from_agent, stored.to_agent, (), (reason,))
 
 
 def _error(made: Checkpoint, verdict: Verdict) -> HandoffVerificationError:

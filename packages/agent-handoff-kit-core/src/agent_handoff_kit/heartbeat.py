@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from agent_handoff_kit.errors import HandoffKitError
+from agent_handoff_kit.store import CheckpointStore
+from agent_handoff_kit.store.boot_clock import boot_time
+from agent_handoff_kit.store.leases import renew
+from agent_handoff_kit.store.steps import RenewCall, RenewLease
 
 _logger = logging.getLogger(__name__)
 
@@ -17,17 +22,17 @@ class Beating(Protocol):
     """A lease that wants to be renewed."""
 
     @property
-    def ttl(self) -> float:
-        """Seconds that a renewal holds."""
+    def store(self) -> CheckpointStore:
+        """Where the lease is kept."""
         ...
 
     @property
-    def group(self) -> object:
-        """What is renewed together: the store."""
+    def renewal(self) -> RenewLease | RenewCall:
+        """The step that renews it."""
         ...
 
-    def renew_all(self, leases: Sequence[Any]) -> None:
-        """Renew leases of this group, this one among them."""
+    def noted(self, *, held: bool, sent_at: float) -> None:
+        """Told after each renewal whether the lease is still held, and when the renewal was sent."""
         ...
 
 
@@ -53,11 +58,9 @@ class Heartbeat:
             self._changed.notify()
 
     def remove(self, lease: Beating) -> None:
-        """Let this lease go; the thread ends with the last one."""
+        """Let this lease go; the thread ends some time after the last one."""
         with self._changed:
             self._beating = [one for one in self._beating if one is not lease]
-            if not self._beating:
-                self._changed.notify()
 
     def _beat(self) -> None:
         while True:
@@ -65,18 +68,22 @@ class Heartbeat:
                 if not self._beating:
                     self._thread = None
                     return
-                self._changed.wait(min(one.ttl for one in self._beating) / 3)
+                self._changed.wait(min(one.renewal.ttl for one in self._beating) / 3)
                 beating = list(self._beating)
-            for group in {id(one.group) for one in beating}:
-                _renew([one for one in beating if id(one.group) == group])
+            for store in {id(one.store) for one in beating}:
+                _renew([one for one in beating if id(one.store) == store])
 
 
-def _renew(together: Sequence[Beating]) -> None:
+def _renew(leases: Sequence[Beating]) -> None:
+    sent_at = boot_time()
     try:
-        together[0].renew_all(together)
+        held = leases[0].store.backend.write(functools.partial(renew, [one.renewal for one in leases]))
     except HandoffKitError:
         # The next beat tries again; if none succeeds the leases lapse and their writes are refused.
-        _logger.warning("renewing %d leases failed", len(together), exc_info=True)
+        _logger.warning("renewing %d leases failed", len(leases), exc_info=True)
+        return
+    for lease, still in zip(leases, held, strict=True):
+        lease.noted(held=still, sent_at=sent_at)
 
 
 heartbeat = Heartbeat()

@@ -1,53 +1,120 @@
-"""Results of tools, kept by key, so that a resumed agent gets them back instead of calling again."""
+"""Tools whose effects happen at most once per key."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
-import logging
-from collections.abc import Callable
+import inspect
+import typing
+import weakref
+from collections.abc import Callable, Collection
 from typing import Any
 
+from agent_handoff_kit._shapes import adapter_for, as_type, is_typed_dict
+from agent_handoff_kit.arguments import signature_of
+from agent_handoff_kit.at_most_once import Tool, call_tool
+from agent_handoff_kit.calls import Applied, Call, NotApplied, Unknown, current_call
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.guard import is_async
 from agent_handoff_kit.store import CheckpointStore
 from agent_handoff_kit.store.requests import perform, perform_async
 
-_logger = logging.getLogger(__name__)
+__all__ = [
+    "Applied",
+    "Call",
+    "NotApplied",
+    "Unknown",
+    "current_call",
+    "idempotent_tool",
+    "make_idempotent_function_tool",
+]
 
 KeyFn = Callable[..., str]
 
+_declared: weakref.WeakKeyDictionary[CheckpointStore, dict[str, tuple[str, str]]] = weakref.WeakKeyDictionary()
+
 
 def idempotent_tool(
-    relay_or_store: Relay | CheckpointStore, run_id: str, key_fn: KeyFn
+    relay_or_store: Relay | CheckpointStore,
+    run_id: str | Callable[..., str] | None,
+    key_fn: KeyFn,
+    *,
+    name: str | None = None,
+    on_in_doubt: str | Callable[[Call], Any] = "raise",
+    not_applied: Collection[type[BaseException]] = (),
+    wait: float | None = None,
+    ttl: float | None = None,
+    scope: str = "run",
+    ignore: Collection[str] = (),
+    returns: Any = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: keep a tool's result under ``key_fn(...)`` and return it on later calls with that key.
+    """Decorator: the effect of a tool happens at most once per key; later calls get the recorded result.
 
-    A result is a result whatever its value: None, False and 0 are kept too. Two tools of one run may
-    use the same key. A call that dies before its result is recorded runs again, and so may a second
-    call that begins before the first one ends.
+    The call is recorded as started before the tool runs, durably. If its owner dies before the outcome is recorded,
+    the call is in doubt: it may have happened. Concurrent calls with one key wait for the one that runs.
 
     Args:
-        relay_or_store: where results are kept.
-        run_id: the run that the results belong to.
-        key_fn: called with the tool's arguments; returns the key, non-empty text.
+        relay_or_store: where calls are kept.
+        run_id: the run that the key belongs to, a callable of the arguments that names it, or None: the run being
+            run (``relay.run``).
+        key_fn: called with the arguments; returns the key, 1 to 255 characters. Tools have keys of their own.
+        name: the tool's name; its own name by default.
+        on_in_doubt: ``"raise"`` (``CallInDoubt``); ``"retry"``, for effects that are idempotent downstream; or a
+            callable of the ``Call`` that returns ``Applied(result)``, ``NotApplied`` or ``Unknown``.
+        not_applied: exception types that say that nothing happened, as ``NotApplied`` does; they free the key. Any
+            other exception, a timeout and a cancellation leave the call in doubt.
+        wait: seconds to wait for another caller; by default a little longer than a dead one can hold the key.
+        ttl: seconds after which the result of a call with scope ``"global"``, or of a completed run, is forgotten.
+        scope: ``"run"``, or ``"global"`` for keys that are shared by all runs.
+        ignore: names of arguments that do not tell calls apart.
+        returns: the type of the result; by default the return annotation where it is a dataclass, TypedDict or
+            pydantic model. Other results come back as they were stored.
 
     Raises:
-        TypeError: at the call, if the key is no text or empty.
-        PayloadError: at the call, if the key or the result cannot be stored.
+        TypeError: at decoration, for a generator, a tool without a name, or a ``returns`` that cannot be rebuilt;
+            at the call, if the key is no text.
+        ValueError: at decoration, for an unknown option or a name that another tool of the store has; at the call,
+            for ``run_id=None`` outside a run.
+        KeyConflict: at the call, if the key was used with other arguments. Nothing is run.
+        CallInDoubt: at the call, if its outcome is not known, or its result was not kept.
+        CallInProgress: at the call, if another caller did not end in time, or the call would wait for itself.
+        RunMismatch: at the call, inside another run than ``run_id``.
+        RunInProgress: at the call, if another owner works on the run.
     """
     store = relay_or_store if isinstance(relay_or_store, CheckpointStore) else relay_or_store.store
+    lease_ttl = 30.0 if isinstance(relay_or_store, CheckpointStore) else relay_or_store.lease_ttl
+    if scope not in ("run", "global"):
+        raise ValueError(f"scope is {scope!r}; give 'run' or 'global'")
+    if not callable(on_in_doubt) and on_in_doubt not in ("raise", "retry"):
+        raise ValueError(f"on_in_doubt is {on_in_doubt!r}; give 'raise', 'retry' or a callable")
 
-    def decorator(tool: Callable[..., Any]) -> Callable[..., Any]:
-        name = getattr(tool, "__name__", "tool")
-        return _wrapped(store, run_id, key_fn, name, tool)
+    def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+        tool = Tool(
+            store=store,
+            function=function,
+            signature=signature_of(function),
+            name=_name_of(store, function, name),
+            run_id=run_id,
+            key_fn=key_fn,
+            on_in_doubt=on_in_doubt,
+            not_applied=(NotApplied, *not_applied),
+            wait=lease_ttl + 5 if wait is None else wait,
+            ttl=ttl,
+            is_global=scope == "global",
+            ignore=frozenset(ignore),
+            rebuild=_rebuilder(function, returns),
+            lease_ttl=lease_ttl,
+            awaited=is_async(function),
+        )
+        return _wrapped(tool)
 
     return decorator
 
 
 def make_idempotent_function_tool(
     relay_or_store: Relay | CheckpointStore,
-    run_id: str,
+    run_id: str | Callable[..., str] | None,
     fn: Callable[..., Any],
     key_fn: KeyFn,
     **function_tool_kwargs: Any,
@@ -55,64 +122,96 @@ def make_idempotent_function_tool(
     """``idempotent_tool`` around ``fn``, made a function tool of the OpenAI Agents SDK.
 
     Args:
-        relay_or_store: where results are kept.
-        run_id: the run that the results belong to.
+        relay_or_store: where calls are kept.
+        run_id: as in ``idempotent_tool``.
         fn: the tool.
         key_fn: as in ``idempotent_tool``.
         function_tool_kwargs: passed on to the SDK's ``function_tool``.
 
     Raises:
-        ImportError: the OpenAI Agents SDK is not installed; names what to install.
+        ImportError: the adapter is not installed; names what to install.
     """
     try:
-        agents: Any = importlib.import_module("agents")
+        tools: Any = importlib.import_module("agent_handoff_kit.openai_adapter.tools")
     except ImportError as error:
         raise ImportError("install 'agent-handoff-kit[openai]' to make OpenAI Agents SDK tools") from error
-    return agents.function_tool(idempotent_tool(relay_or_store, run_id, key_fn)(fn), **function_tool_kwargs)
+    return tools.make_idempotent_function_tool(relay_or_store, run_id, fn, key_fn, **function_tool_kwargs)
 
 
-def _wrapped(
-    store: CheckpointStore, run_id: str, key_fn: KeyFn, name: str, tool: Callable[..., Any]
-) -> Callable[..., Any]:
-    if is_async(tool):
-        return _wrapped_async(store, run_id, key_fn, name, tool)
+def _wrapped(tool: Tool) -> Callable[..., Any]:
+    backend, timeout = tool.store.backend, tool.store.timeout
+    if tool.awaited:
 
-    @functools.wraps(tool)
+        @functools.wraps(tool.function)
+        async def async_wrapper(*args: Any, **kwargs: Any) -> Any:
+            return await perform_async(backend, call_tool(tool, args, kwargs), timeout)
+
+        return async_wrapper
+
+    @functools.wraps(tool.function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        key = _key(key_fn, args, kwargs)
-        found, value = perform(store.backend, store.find_result(run_id, key, name))
-        if found:
-            return _replayed(name, key, run_id, value)
-        result = tool(*args, **kwargs)
-        perform(store.backend, store.record_result(run_id, key, name, result))
-        return result
+        return perform(backend, call_tool(tool, args, kwargs))
 
     return wrapper
 
 
-def _wrapped_async(
-    store: CheckpointStore, run_id: str, key_fn: KeyFn, name: str, tool: Callable[..., Any]
-) -> Callable[..., Any]:
-    @functools.wraps(tool)
-    async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        key = _key(key_fn, args, kwargs)
-        found, value = await perform_async(store.backend, store.find_result(run_id, key, name), store.timeout)
-        if found:
-            return _replayed(name, key, run_id, value)
-        result = await tool(*args, **kwargs)
-        await perform_async(store.backend, store.record_result(run_id, key, name, result), store.timeout)
-        return result
-
-    return wrapper
+def _name_of(store: CheckpointStore, function: Callable[..., Any], given: str | None) -> str:
+    name = given or getattr(function, "__name__", None)
+    if name is None:
+        raise TypeError(f"{function!r} has no name of its own; give name=")
+    plain = _innermost(function)
+    if any(check(one) for one in (plain, type(plain).__call__) for check in _GENERATORS):
+        raise TypeError(f"{name} is a generator; an idempotent tool returns its result at once")
+    home = (str(getattr(plain, "__module__", "")), str(getattr(plain, "__qualname__", type(plain).__qualname__)))
+    names = _declared.setdefault(store, {})
+    if names.setdefault(name, home) != home:
+        raise ValueError(f"two tools of one store are named {name!r}: {names[name]} and {home}; give one of them name=")
+    return name
 
 
-def _key(key_fn: KeyFn, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    key: Any = key_fn(*args, **kwargs)
-    if not isinstance(key, str) or not key:
-        raise TypeError(f"key_fn returned {key!r}; return non-empty text")
-    return key
+_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
-def _replayed(name: str, key: str, run_id: str, value: Any) -> Any:
-    _logger.info("%s(%s) of run %s returns its recorded result", name, key, run_id)
+def _innermost(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _rebuilder(function: Callable[..., Any], returns: Any) -> Callable[[Any], Any]:
+    kind = _annotated(function) if returns is None else returns
+    if kind is None:
+        return _as_it_is
+    if _is_record(kind):
+        return functools.partial(_record, kind)
+    adapter = adapter_for(kind)
+    if adapter is None:
+        raise TypeError(f"returns={kind!r} cannot be rebuilt; give a dataclass, TypedDict or pydantic type")
+    return lambda value: adapter.validate_python(value)
+
+
+def _annotated(function: Callable[..., Any]) -> Any:
+    try:
+        kind = typing.get_type_hints(_innermost(function)).get("return")
+    except (NameError, TypeError, AttributeError):
+        return None
+    return kind if _is_record(kind) else None
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and _is_record_class(kind)
+
+
+def _is_record_class(kind: Any) -> bool:
+    return dataclasses.is_dataclass(kind) or is_typed_dict(kind) or hasattr(kind, "model_validate")
+
+
+def _record(kind: Any, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    fields: dict[str, Any] = value
+    return as_type(kind, fields)
+
+
+def _as_it_is(value: Any) -> Any:
     return value

@@ -10,7 +10,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -22,9 +22,10 @@ from agent_handoff_kit.serialization import check_text
 from agent_handoff_kit.store import CheckpointStore
 from agent_handoff_kit.store.boot_clock import boot_time
 from agent_handoff_kit.store.fences import Held, held
-from agent_handoff_kit.store.leases import Claimant, Claimed, claim_lapsed, end_lease, renew_leases, take_lease
+from agent_handoff_kit.store.leases import Claimant, Claimed, claim_lapsed, end_lease, take_lease
 from agent_handoff_kit.store.records import Fence
 from agent_handoff_kit.store.requests import Plan, Write, perform, perform_async
+from agent_handoff_kit.store.steps import RenewLease
 
 _logger = logging.getLogger(__name__)
 
@@ -47,24 +48,16 @@ class Run:
         return Fence(self.owner, self.token)
 
     @property
-    def group(self) -> CheckpointStore:
-        """The store: its leases are renewed together."""
-        return self.store
+    def renewal(self) -> RenewLease:
+        """The step that renews the lease; for the heartbeat."""
+        return RenewLease(self.run_id, self.owner, self.token, self.ttl)
 
-    def renew_all(self, leases: Sequence[Run]) -> None:
-        """Renew runs of this store in one transaction; for the heartbeat.
-
-        Raises:
-            StoreError: the store refused it.
-        """
-        sent_at = boot_time()
-        script = functools.partial(renew_leases, [(run.run_id, run.fence, run.ttl) for run in leases])
-        lost = set(self.store.backend.write(script))
-        for run in leases:
-            if run.run_id in lost:
-                run._lost = True
-            else:
-                run._deadline = sent_at + run.ttl
+    def noted(self, *, held: bool, sent_at: float) -> None:
+        """Note a renewal; for the heartbeat."""
+        if held:
+            self._deadline = sent_at + self.ttl
+        else:
+            self._lost = True
 
     def check(self) -> None:
         """Raise LostOwnership if the lease is lost, or may be: it was not renewed in time.

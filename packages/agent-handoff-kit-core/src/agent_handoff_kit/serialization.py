@@ -57,6 +57,31 @@ def encode(
     return data
 
 
+def canonical(value: Any, *, root: str = "$") -> bytes:
+    """The bytes of a value for comparison: equal for equal values in every process and with every encoder.
+
+    Args:
+        value: what to compare; the order of a dict's keys does not count.
+        root: what paths in errors start with.
+
+    Returns:
+        Tagged JSON with sorted keys, written by the standard library.
+
+    Raises:
+        PayloadError: the value has no lossless form.
+    """
+    try:
+        tree = Encoder(True, MAX_BYTES, (), root).walk(value, 1)
+    except RecursionError:
+        raise PayloadError(root, "nested too deeply for the remaining stack") from None
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def all_plain(values: Sequence[Any]) -> bool:
+    """Whether every value is plain JSON by exact type, so that encoding changes nothing."""
+    return all(is_plain(value, 0, [MAX_BYTES]) for value in values)
+
+
 def encode_messages(
     messages: Sequence[Any], *, strict: bool = False, max_bytes: int = MAX_BYTES, types: Sequence[type] = ()
 ) -> list[bytes]:
@@ -158,6 +183,11 @@ def check_text(name: str, value: object) -> str:
     if not whole(value):
         raise PayloadError(name, f"contains half a surrogate pair: {value!a}")
     return str.__str__(value)
+
+
+def storable_text(text: str) -> str:
+    """Text for a column that is only read by people: what no database takes is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def json_sanitize(value: Any) -> Any:

@@ -93,8 +93,9 @@ def _pydantic_reasons(adapter: Any, schema: Any, state: Mapping[Any, Any]) -> li
             return [f"{check_name(schema)}: {exc}"]
         found: list[Any] = errors(include_url=False, include_input=False, include_context=False)
         return [f"{'.'.join(map(str, e['loc'])) or check_name(schema)}: {e['msg']}" for e in found]
-    except Exception as exc:  # A dataclass runs the user's __post_init__ here; its refusal is an objection too.
-        return [f"{check_name(schema)}: {type(exc).__name__}: {exc}"]
+    except AssertionError as exc:
+        # A dataclass runs the user's __post_init__ here. Like pydantic, only what says "unfit" is an objection.
+        return [f"{check_name(schema)}: {exc}"]
     return []
 
 

@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 
 from agent_handoff_kit.errors import StoreDamaged
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
-from agent_handoff_kit.serialization import check_text, digest
+from agent_handoff_kit.serialization import check_text, digest, storable_text
 from agent_handoff_kit.store import scripts
+from agent_handoff_kit.store.call_scripts import CallKey, find_calls, settle_call
 from agent_handoff_kit.store.connections import MEMORY
 from agent_handoff_kit.store.fences import fences_on
 from agent_handoff_kit.store.logs import LogHeads
 from agent_handoff_kit.store.payloads import Codec, draft, restore, restore_whole
 from agent_handoff_kit.store.pruning import prune_finished, prune_run
-from agent_handoff_kit.store.records import CallResult, LogHead, RunRow, StaleLog, StoredCheckpoint
+from agent_handoff_kit.store.records import CallRow, LogHead, RunRow, StaleLog, StoredCheckpoint
 from agent_handoff_kit.store.requests import Plan, Read, Write, perform
 from agent_handoff_kit.store.sqlite import SQLiteBackend
 from agent_handoff_kit.store.steps import Script
@@ -68,6 +69,7 @@ class CheckpointStore:
 
     def last_good_checkpoint(self, run_id: str) -> Checkpoint | None:
         """The run's newest VERIFIED checkpoint, by the order of writing."""
+        check_text("run_id", run_id)
         return self._restored(self.backend.read(functools.partial(scripts.newest_verified, run_id)))
 
     def history(self, run_id: str) -> list[Checkpoint]:
@@ -77,10 +79,11 @@ class CheckpointStore:
     def set_run_status(self, run_id: str, status: str) -> None:
         """Set the run's status (``open`` or ``completed``)."""
         check_text("run_id", run_id)
-        self.backend.write(self._fenced(scripts.set_run_status, run_id, status))
+        self.backend.write(self.fenced(scripts.set_run_status, run_id, status))
 
     def get_run_status(self, run_id: str) -> str | None:
         """The run's status, or None if nothing of it was recorded."""
+        check_text("run_id", run_id)
         run = self.backend.read(functools.partial(scripts.read_run, run_id))
         return None if run is None else run.status
 
@@ -92,6 +95,27 @@ class CheckpointStore:
     def save_tool_result(self, run_id: str, idempotency_key: str, tool_name: str, result: Any) -> None:
         """Record a tool's result; the first one under a key stays."""
         perform(self.backend, self.record_result(run_id, idempotency_key, tool_name, result))
+
+    def resolve_call(
+        self, run_id: str, key: str, *, tool: str | None = None, applied: bool, result: Any = None
+    ) -> None:
+        """Settle a call in doubt, on the word of somebody who looked.
+
+        Args:
+            run_id: the run of the call; ``""`` for a call with ``scope="global"``.
+            key: its key.
+            tool: its tool; needed where several tools used the key.
+            applied: whether the effect happened. If so the call is completed with ``result``; if not, the next
+                call with the key runs the tool.
+            result: what the tool would have returned.
+
+        Raises:
+            LookupError: there is no such call, or several tools used the key; names them.
+            RunInProgress: the run is being worked on.
+            ValueError: the call is completed or running.
+            PayloadError: the result cannot be stored.
+        """
+        perform(self.backend, self._resolved(run_id, key, tool, applied, result))
 
     def close(self) -> None:
         """Write what is queued and close the file; closing again does nothing."""
@@ -107,6 +131,7 @@ class CheckpointStore:
 
     def find(self, checkpoint_id: str) -> Plan[Checkpoint]:
         """Plan: the stored checkpoint with this id."""
+        check_text("checkpoint_id", checkpoint_id)
         stored: StoredCheckpoint = yield Read(functools.partial(scripts.load_checkpoint, checkpoint_id))
         return restore_whole(stored, self.codec, self.db_path)
 
@@ -114,14 +139,17 @@ class CheckpointStore:
         self, checkpoint_id: str, status: HandoffStatus, expected: tuple[HandoffStatus, ...], error: str | None = None
     ) -> Plan[str | None]:
         """Plan: change a checkpoint's status if it is an expected one; gives the status it had."""
+        check_text("checkpoint_id", checkpoint_id)
+        error = None if error is None else storable_text(error)
         names = tuple(one.value for one in expected)
         before: str | None = yield Write(
-            self._fenced(scripts.transition, checkpoint_id, HandoffStatus(status).value, names, error)
+            self.fenced(scripts.transition, checkpoint_id, HandoffStatus(status).value, names, error)
         )
         return before
 
     def resume_point(self, run_id: str, *, allow_rollback: bool) -> Plan[Checkpoint | None]:
         """Plan: the checkpoint from which the run goes on, or None when nothing is pending."""
+        check_text("run_id", run_id)
         stored: StoredCheckpoint | None = yield Read(functools.partial(scripts.resume_point, run_id))
         while stored is not None:
             try:
@@ -134,11 +162,13 @@ class CheckpointStore:
 
     def read_history(self, run_id: str, limit: int | None) -> Plan[list[Checkpoint]]:
         """Plan: the newest ``limit`` checkpoints of the run, oldest first."""
+        check_text("run_id", run_id)
         rows: list[StoredCheckpoint] = yield Read(functools.partial(scripts.history, run_id, limit))
         return [restore(row, self.codec, self.db_path) for row in rows]
 
     def prune(self, run_id: str, keep: int) -> Plan[int]:
         """Plan: drop all but the newest checkpoints of a run; how many."""
+        check_text("run_id", run_id)
         dropped: int = yield Write(functools.partial(prune_run, run_id, keep))
         return dropped
 
@@ -153,6 +183,7 @@ class CheckpointStore:
 
     def read_run(self, run_id: str) -> Plan[RunRow | None]:
         """Plan: the run's row."""
+        check_text("run_id", run_id)
         row: RunRow | None = yield Read(functools.partial(scripts.read_run, run_id))
         return row
 
@@ -161,7 +192,7 @@ class CheckpointStore:
         check_text("run_id", run_id)
         data = self.codec.encode(result, "result")
         mark = digest(run_id, "", "result", data)
-        yield Write(self._fenced(scripts.complete_run, run_id, data, mark))
+        yield Write(self.fenced(scripts.complete_run, run_id, data, mark))
 
     def run_result(self, run_id: str) -> Plan[Any]:
         """Plan: the stored result of a completed run, None without one."""
@@ -172,16 +203,24 @@ class CheckpointStore:
             raise StoreDamaged(self.db_path, "read", f"result of run {run_id!r} does not match its digest")
         return self.codec.decode(row.result)
 
-    def find_result(self, run_id: str, key: str, tool: str | None = None) -> Plan[tuple[bool, Any]]:
-        """Plan: whether a call has a recorded result, and the result."""
+    def find_result(self, run_id: str, key: str) -> Plan[tuple[bool, Any]]:
+        """Plan: whether a key has a recorded result, and the first one."""
         check_text("run_id", run_id)
         check_text("key", key)
-        row: CallResult | None = yield Read(functools.partial(scripts.read_call, run_id, key, tool))
-        if row is None:
-            return False, None
-        if digest(run_id, key, "call", row.result) != row.digest:
+        rows: list[CallRow] = yield Read(functools.partial(find_calls, run_id, key, None))
+        done = [row for row in rows if row.status == "completed"]
+        return (True, self.call_result(run_id, key, done[0])) if done else (False, None)
+
+    def call_result(self, run_id: str, key: str, row: CallRow) -> Any:
+        """The result in a completed call's row.
+
+        Raises:
+            StoreDamaged: its bytes are not those that were written.
+        """
+        data = row.result or b""
+        if digest(run_id, key, "call", data) != row.digest:
             raise StoreDamaged(self.db_path, "read", f"result of call {key!r} of run {run_id!r} does not match")
-        return True, self.codec.decode(row.result)
+        return self.codec.decode(data)
 
     def record_result(self, run_id: str, key: str, tool: str, result: Any) -> Plan[None]:
         """Plan: record a call's result."""
@@ -190,6 +229,19 @@ class CheckpointStore:
         data = self.codec.encode(result, "result")
         mark = digest(run_id, key, "call", data)
         yield Write(functools.partial(scripts.record_call, run_id, key, tool, data, mark, now=time.time()))
+
+    def _resolved(self, run_id: str, key: str, tool: str | None, applied: bool, result: Any) -> Plan[None]:
+        check_text("key", key)
+        rows: list[CallRow] = yield Read(functools.partial(find_calls, run_id, key, tool))
+        if len(rows) != 1:
+            tools = [row.tool for row in rows]
+            raise LookupError(f"run {run_id!r} has {len(rows)} calls {key!r} of tools {tools}; name one with tool=")
+        data = self.codec.encode(result, "result") if applied else None
+        mark = None if data is None else digest(run_id, key, "call", data)
+        call = CallKey(run_id, key, rows[0].tool)
+        before = yield Write(self.fenced(settle_call, call, "completed" if applied else "free", data, mark))
+        if before in ("completed", "running"):
+            raise ValueError(f"call {key!r} of {call.tool!r} in run {run_id!r} is {before}; it is not in doubt")
 
     def _written(
         self, checkpoint: Checkpoint, *, replace: bool, new_messages: list[Any] | None
@@ -204,7 +256,7 @@ class CheckpointStore:
             prepared, log = draft(checkpoint, self.codec, head, snapshot, new_messages)
             script = scripts.replace_checkpoint if replace else scripts.add_checkpoint
             try:
-                stored: StoredCheckpoint = yield Write(self._fenced(script, prepared))
+                stored: StoredCheckpoint = yield Write(self.fenced(script, prepared))
             except StaleLog:
                 self._heads.forget(run_id)
                 head = snapshot = None
@@ -213,7 +265,7 @@ class CheckpointStore:
                 self._heads.put(run_id, LogHead(stored.log_seq, log.length, log.digest), log.snapshot)
             return stored
 
-    def _fenced(self, script: Callable[..., Script[T]], *arguments: Any) -> Callable[[], Script[T]]:
+    def fenced(self, script: Callable[..., Script[T]], *arguments: Any) -> Callable[[], Script[T]]:
         """The script under the leases that the calling code holds."""
         return functools.partial(script, *arguments, fences=fences_on(self.identity), now=time.time())
 

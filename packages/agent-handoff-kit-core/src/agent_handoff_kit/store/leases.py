@@ -65,14 +65,12 @@ def take_lease(run_id: str, claimant: Claimant, now: float) -> Script[int]:
     return token
 
 
-def renew_leases(leases: Sequence[tuple[str, Fence, float]]) -> Script[list[str]]:
-    """Extend leases by their time to live; the runs whose lease is lost."""
-    lost: list[str] = []
-    for run_id, fence, ttl in leases:
-        rows = yield steps.RenewLease(run_id, fence.owner, fence.token, ttl)
-        if not rows:
-            lost.append(run_id)
-    return lost
+def renew(renewals: Sequence[steps.RenewLease | steps.RenewCall]) -> Script[list[bool]]:
+    """Extend leases; for each whether it is still held."""
+    held: list[bool] = []
+    for renewal in renewals:
+        held.append(bool((yield renewal)))
+    return held
 
 
 def end_lease(run_id: str, fence: Fence) -> Script[None]:

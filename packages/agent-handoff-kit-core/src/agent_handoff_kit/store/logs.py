@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_handoff_kit.serialization import encode_messages
+from agent_handoff_kit.serialization import all_plain, encode_messages
 from agent_handoff_kit.store.records import EMPTY_CHAIN, LogHead, chain
 
 _RUNS = 128
@@ -29,8 +29,9 @@ class Log:
 class LogHeads:
     """The end of each run's log as this process last saw it, with a snapshot of its list.
 
-    The snapshot is marshal's form of the list, made to be compared and never loaded: it differs
-    wherever value or exact type differ, and the comparison runs at the speed of memcmp.
+    The snapshot is marshal's form of a list of plain JSON values, made to be compared and never loaded: it
+    differs wherever value or exact type differ, and the comparison runs at the speed of memcmp. Lists with
+    other values have none: marshal does not tell one buffer type from another.
     """
 
     def __init__(self) -> None:
@@ -55,8 +56,10 @@ def whole_list(messages: Sequence[Any], head: LogHead | None, snapshot: bytes | 
     """The log for a whole list: its tail if it extends what is stored, else a log of its own."""
     taken = _snapshot(messages)
     if head is not None and snapshot is not None and taken is not None and taken.startswith(snapshot):
-        lines = encode_messages(messages[head.length :], **options)
-        return _extended(head, lines, taken)
+        tail = messages[head.length :]
+        return _extended(head, encode_messages(tail, **options), taken if all_plain(tail) else None)
+    if not all_plain(messages):
+        taken = None
     lines = encode_messages(messages, **options)
     if head is not None and chain(EMPTY_CHAIN, lines[: head.length]) == head.digest:
         return _extended(head, lines[head.length :], taken)

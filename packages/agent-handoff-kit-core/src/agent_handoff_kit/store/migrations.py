@@ -31,8 +31,11 @@ _SCHEMA = (
     " UNIQUE (run_id, seq), UNIQUE (op_id, run_id))",
     # Messages too large for the checkpoint's row; a row of its own packs the pages better.
     "CREATE TABLE segment (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    # A global call has an empty run id. Without a digest of arguments, any arguments fit.
     "CREATE TABLE call (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, key TEXT NOT NULL, tool TEXT NOT NULL,"
-    " result BLOB NOT NULL, digest BLOB NOT NULL, created_at REAL NOT NULL, UNIQUE (run_id, key, tool))",
+    " args_digest BLOB, status TEXT NOT NULL, attempt INTEGER NOT NULL, owner TEXT, boot_id TEXT, lease_until REAL,"
+    " result BLOB, digest BLOB, error TEXT, created_at REAL NOT NULL, finished_at REAL,"
+    " UNIQUE (run_id, key, tool))",
 )
 
 # Views under the old names: a 0.1.0 process that still runs is refused instead of writing beside us.
@@ -66,14 +69,20 @@ def migrate(connection: sqlite3.Connection, location: str) -> None:
 
 
 def back_up(connection: sqlite3.Connection, target: str) -> None:
-    """Copy the database through SQLite's own backup; a copy that exists already stays."""
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        copy = sqlite3.connect(target)
-        try:
-            connection.backup(copy)
-        finally:
-            copy.close()
+    """Copy the database through SQLite's own backup; a whole copy that exists already stays."""
+    if os.path.exists(target):
+        return
+    # Under its own name only when it is whole: a crash leaves no half a copy that looks like one.
+    unfinished = f"{target}.unfinished"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(unfinished)
+    os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    copy = sqlite3.connect(unfinished)
+    try:
+        connection.backup(copy)
+    finally:
+        copy.close()
+    os.replace(unfinished, target)
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -111,7 +120,7 @@ def _rewritten(raw: str, name: str) -> bytes:
 def _import_checkpoints(connection: sqlite3.Connection) -> None:
     rows = connection.execute(
         "SELECT checkpoint_id, run_id, from_agent, to_agent, context, required_keys, created_at, status, error"
-        " FROM checkpoints ORDER BY created_at, rowid"
+        " FROM checkpoints ORDER BY rowid"
     ).fetchall()
     last: dict[str, int] = {}
     for row in rows:
@@ -149,6 +158,7 @@ def _import_calls(connection: sqlite3.Connection) -> None:
     for run_id, key, tool, raw, created_at in rows:
         result = _rewritten(raw, "result_json")
         connection.execute(
-            "INSERT INTO call (run_id, key, tool, result, digest, created_at) VALUES (?, ?, ?, ?, ?, ?)",
-            (run_id, key, tool, result, digest(run_id, key, "call", result), created_at),
+            "INSERT INTO call (run_id, key, tool, status, attempt, result, digest, created_at, finished_at)"
+            " VALUES (?, ?, ?, 'completed', 1, ?, ?, ?, ?)",
+            (run_id, key, tool, result, digest(run_id, key, "call", result), created_at, created_at),
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent_handoff_kit.errors import StoreDamaged
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
-from agent_handoff_kit.serialization import check_text, decode, encode
+from agent_handoff_kit.serialization import check_text, decode, encode, storable_text
 from agent_handoff_kit.store.logs import Log, appended, whole_list
 from agent_handoff_kit.store.records import EMPTY_CHAIN, Draft, LogHead, StoredCheckpoint
 
@@ -145,7 +145,7 @@ def _draft(checkpoint: Checkpoint, codec: Codec, state: bytes, log: Log, envelop
         log_digest=log.digest,
         state=state,
         terms=codec.encode(_terms(checkpoint), "required_keys"),
-        error=checkpoint.error,
+        error=None if checkpoint.error is None else storable_text(checkpoint.error),
         created_at=checkpoint.created_at or time.time(),
     )
 

@@ -57,12 +57,19 @@ class LockedRun(NamedTuple):
     retry_after: float | None
 
 
-class CallResult(NamedTuple):
-    """The recorded result of a tool call."""
+class CallRow(NamedTuple):
+    """A tool call as the store knows it. ``alive`` tells whether its owner may still be running it."""
 
-    result: bytes
-    digest: bytes
     tool: str
+    args_digest: bytes | None
+    status: str
+    attempt: int
+    owner: str | None
+    alive: bool
+    result: bytes | None
+    digest: bytes | None
+    error: str | None
+    finished_at: float | None
 
 
 def chain(start: bytes, lines: Iterable[bytes]) -> bytes:

@@ -7,8 +7,12 @@ plans, on the caller's thread; scripts run on the store's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,7 +37,23 @@ class Read:
     script: Callable[[], Script[Any]]
 
 
-Plan = Generator[Write | Read, Any, T]
+@dataclass(frozen=True)
+class Pause:
+    """Wait for a future of this process to end, or for seconds to pass; True if the future ended."""
+
+    seconds: float
+    until: Future[None] | None = None
+
+
+@dataclass(frozen=True)
+class Invoke:
+    """Call user code; on the awaitable face an awaitable that it returns is awaited."""
+
+    function: Callable[[], Any]
+
+
+Request = Write | Read | Pause | Invoke
+Plan = Generator[Request, Any, T]
 
 
 def perform(backend: Backend, plan: Plan[T]) -> T:
@@ -42,8 +62,8 @@ def perform(backend: Backend, plan: Plan[T]) -> T:
         request = next(plan)
         while True:
             try:
-                value = backend.write(request.script) if isinstance(request, Write) else backend.read(request.script)
-            except Exception as error:
+                value = _do(backend, request)
+            except BaseException as error:
                 request = plan.throw(error)
             else:
                 request = plan.send(value)
@@ -58,14 +78,68 @@ async def perform_async(backend: Backend, plan: Plan[T], timeout: float) -> T:
         request = next(plan)
         while True:
             try:
-                value = await _wait(backend, request, timeout)
-            except Exception as error:
+                value = await _do_async(backend, request, timeout)
+            except BaseException as error:
                 request = plan.throw(error)
             else:
                 request = plan.send(value)
     except StopIteration as done:
         result: T = done.value
         return result
+
+
+def _do(backend: Backend, request: Request) -> Any:
+    match request:
+        case Write(script):
+            return backend.write(script)
+        case Read(script):
+            return backend.read(script)
+        case Invoke(function):
+            return function()
+        case Pause(seconds, until):
+            return _paused(seconds, until)
+
+
+async def _do_async(backend: Backend, request: Request, timeout: float) -> Any:
+    match request:
+        case Invoke(function):
+            value = function()
+            return await value if inspect.isawaitable(value) else value
+        case Pause(seconds, until):
+            return await _paused_async(seconds, until)
+        case _:
+            return await _wait(backend, request, timeout)
+
+
+def _paused(seconds: float, until: Future[None] | None) -> bool:
+    if until is None:
+        time.sleep(seconds)
+        return False
+    try:
+        until.result(seconds)
+    except FutureTimeoutError:
+        return False
+    return True
+
+
+async def _paused_async(seconds: float, until: Future[None] | None) -> bool:
+    if until is None:
+        await asyncio.sleep(seconds)
+        return False
+    # Not asyncio.wrap_future: cancelling one waiter would cancel the future of all.
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wake(_: Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop of a waiter that gave up is closed
+            loop.call_soon_threadsafe(ended.set)
+
+    until.add_done_callback(wake)
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except asyncio.TimeoutError:
+        return False
+    return True
 
 
 async def _wait(backend: Backend, request: Write | Read, timeout: float) -> Any:

@@ -16,7 +16,6 @@ from agent_handoff_kit.store import steps
 from agent_handoff_kit.store.fences import require_right
 from agent_handoff_kit.store.leases import lock_run
 from agent_handoff_kit.store.records import (
-    CallResult,
     Draft,
     Fence,
     LockedRun,
@@ -181,12 +180,6 @@ def complete_run(run_id: str, result: bytes, digest: bytes, *, fences: Fences, n
     yield from lock_run(run_id, fences, now)
     yield steps.RecoverNewest(run_id)
     yield steps.WriteRun(run_id, "completed", result, digest, now)
-
-
-def read_call(run_id: str, key: str, tool: str | None = None) -> Script[CallResult | None]:
-    """The recorded result of a call, or None."""
-    rows = yield steps.ReadCall(run_id, key, tool)
-    return CallResult(*rows[0]) if rows else None
 
 
 def record_call(run_id: str, key: str, tool: str, result: bytes, digest: bytes, *, now: float) -> Script[None]:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from agent_handoff_kit.store import lease_statements, steps
+from agent_handoff_kit.store import call_statements, lease_statements, steps
 from agent_handoff_kit.store.session import Session
 
 Rows = list[tuple[Any, ...]]
@@ -23,7 +23,8 @@ def execute(session: Session, step: steps.Step) -> Rows:
     plain = _TABLE.get(type(step))
     if plain is not None:
         return plain(session.connection, step)
-    return lease_statements.TABLE[type(step)](session, step)
+    owned = lease_statements.TABLE.get(type(step)) or call_statements.TABLE[type(step)]
+    return owned(session, step)
 
 
 def _all(connection: sqlite3.Connection, sql: str, *values: object) -> Rows:
@@ -182,27 +183,18 @@ def _write_run(connection: sqlite3.Connection, step: steps.WriteRun) -> Rows:
     )
 
 
-def _read_call(connection: sqlite3.Connection, step: steps.ReadCall) -> Rows:
-    return _all(
-        connection,
-        "SELECT result, digest, tool FROM call WHERE run_id = ? AND key = ? AND tool = coalesce(?, tool)"
-        " ORDER BY id LIMIT 1",
-        step.run_id,
-        step.key,
-        step.tool,
-    )
-
-
 def _insert_call(connection: sqlite3.Connection, step: steps.InsertCall) -> Rows:
     return _all(
         connection,
-        "INSERT INTO call (run_id, key, tool, result, digest, created_at) VALUES (?, ?, ?, ?, ?, ?)"
+        "INSERT INTO call (run_id, key, tool, status, attempt, result, digest, created_at, finished_at)"
+        " VALUES (?, ?, ?, 'completed', 1, ?, ?, ?, ?)"
         " ON CONFLICT (run_id, key, tool) DO NOTHING",
         step.run_id,
         step.key,
         step.tool,
         step.result,
         step.digest,
+        step.now,
         step.now,
     )
 
@@ -224,6 +216,5 @@ _TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
     steps.RecoverNewest: _recover_newest,
     steps.ReadRun: _read_run,
     steps.WriteRun: _write_run,
-    steps.ReadCall: _read_call,
     steps.InsertCall: _insert_call,
 }

@@ -225,12 +225,53 @@ class WriteRun:
 
 
 @dataclass(frozen=True)
-class ReadCall:
-    """Row ``(result, digest, tool)`` of the recorded result of a call, the oldest first; any tool when None."""
+class ReadCalls:
+    """``CallRow`` rows of a key, the oldest first; of any tool when None."""
 
     run_id: str
     key: str
     tool: str | None
+
+
+@dataclass(frozen=True)
+class StartCall:
+    """Put a call into state ``started`` under an owner, for ``ttl`` seconds from the store's clock; no rows."""
+
+    run_id: str
+    key: str
+    tool: str
+    args_digest: bytes | None
+    attempt: int
+    owner: str
+    error: str | None
+    ttl: float
+    now: float
+
+
+@dataclass(frozen=True)
+class RenewCall:
+    """Extend the time of a started call; row ``(key,)`` if it is still the owner's."""
+
+    run_id: str
+    key: str
+    tool: str
+    owner: str
+    ttl: float
+
+
+@dataclass(frozen=True)
+class EndCall:
+    """Put a call into another state; ``owner`` None for any owner; row ``(status,)`` after the change, or none."""
+
+    run_id: str
+    key: str
+    tool: str
+    owner: str | None
+    status: str
+    result: bytes | None
+    digest: bytes | None
+    error: str | None
+    now: float
 
 
 @dataclass(frozen=True)
@@ -270,7 +311,10 @@ Step = (
     | RecoverNewest
     | ReadRun
     | WriteRun
-    | ReadCall
+    | ReadCalls
+    | StartCall
+    | RenewCall
+    | EndCall
     | InsertCall
 )
 

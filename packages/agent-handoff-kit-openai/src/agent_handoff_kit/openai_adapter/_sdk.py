@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import agents
 
 from agent_handoff_kit.errors import UnsupportedSDK
 
 FLOOR = (0, 20)
+
+function_tool: Any = agents.function_tool
 
 
 def require_supported_sdk() -> str:
