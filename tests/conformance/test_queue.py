@@ -84,7 +84,7 @@ def work(number):
 threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
 for thread in threads:
     thread.start()
-while len(relay.store.backend._queue) < 4:
+while relay.store.backend.writer.queued() < 4:
     pass
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 fcntl.flock(holder, fcntl.LOCK_UN)
@@ -96,6 +96,7 @@ os._exit(0)
 
 def test_a_batch_that_finds_the_disk_full_acknowledges_nothing_that_is_not_in_the_file(path: str) -> None:
     done = subprocess.run([sys.executable, "-c", FULL_BATCH, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert sorted(run_id for _, run_id in lines) == ["r0", "r1", "r2", "r3"], done.stderr
     with Relay(path) as relay:

@@ -9,7 +9,7 @@ import inspect
 import typing
 import weakref
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, cast
 
 from agent_handoff_kit._shapes import adapter_for, as_type, is_typed_dict
 from agent_handoff_kit.arguments import signature_of
@@ -209,8 +209,7 @@ def _is_record_class(kind: Any) -> bool:
 def _record(kind: Any, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    fields: dict[str, Any] = value
-    return as_type(kind, fields)
+    return as_type(kind, cast("dict[str, Any]", value))
 
 
 def _as_it_is(value: Any) -> Any:
