@@ -10,51 +10,50 @@ import signal
 import sys
 from typing import Any
 
-from agent_handoff_kit import Checkpoint, Relay
+from agent_handoff_kit import Pipeline, Relay, Step
+from agent_handoff_kit.pipeline import Event
 
-RUN = "T-1"
-
-
-def triage(ticket: str) -> dict[str, Any]:
-    print("triage runs", flush=True)
-    return {"ticket_id": ticket, "customer": "C-4", "amount": 500}
+first_start = True
 
 
-def resolver(context: dict[str, Any], *, crash: bool) -> dict[str, Any]:
-    print("resolver runs", flush=True)
-    if crash:
+def triage(context: dict[str, Any]) -> dict[str, Any]:
+    return {**context, "customer": "C-4", "amount": 500}
+
+
+def resolver(context: dict[str, Any]) -> dict[str, Any]:
+    if first_start:
         print("resolver kills its process", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     return {**context, "refund_id": "RF-1"}
 
 
 def closer(context: dict[str, Any]) -> str:
-    print("closer runs", flush=True)
     return f"ticket {context['ticket_id']} closed with refund {context['refund_id']}"
 
 
-def start_or_resume(relay: Relay) -> tuple[Checkpoint, bool]:
-    found = relay.recover(RUN)
-    if found is None:
-        return relay.handoff(RUN, "triage", "resolver", triage("T-1"), ["ticket_id"]), True
-    print(f"recovered from the last {found.status.value} checkpoint, for {found.to_agent}: {found.context}")
-    return found, False
+def show(event: Event) -> None:
+    global first_start
+    if event.kind == "step_started":
+        print(f"{event.step} runs", flush=True)
+    elif event.kind == "resumed":
+        first_start = False
+        print(f"resumed from the last VERIFIED checkpoint, for {event.step}: {event.value}")
+    elif event.kind == "replayed":
+        print(f"the run is completed: {event.value}")
+    elif event.kind == "completed":
+        print(f"success, nothing lost: {event.value}")
 
 
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: demo_process_crash.py DATABASE")
+    steps = [
+        Step("triage", triage),
+        Step("resolver", resolver, required_keys=["ticket_id", "amount"]),
+        Step("closer", closer, required_keys=["refund_id"]),
+    ]
     with Relay(sys.argv[1]) as relay:
-        if relay.run_status(RUN) == "completed":
-            print(f"the run is completed: {relay.result(RUN)}")
-            return
-        checkpoint, first_start = start_or_resume(relay)
-        if checkpoint.to_agent == "resolver":
-            resolved = resolver(checkpoint.context, crash=first_start)
-            checkpoint = relay.handoff(RUN, "resolver", "closer", resolved, ["refund_id"])
-        result = closer(checkpoint.context)
-        relay.complete(RUN, result)
-        print(f"success, nothing lost: {result}")
+        Pipeline(relay, steps).run("T-1", {"ticket_id": "T-1"}, on_event=show)
 
 
 if __name__ == "__main__":

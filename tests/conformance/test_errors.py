@@ -25,6 +25,7 @@ EXAMPLES: dict[type[e.HandoffKitError], tuple[Any, ...]] = {
     e.LostOwnership: ("run-7", "owner-3", 12),
     e.RunMismatch: ("run-7", "run-8"),
     e.RunInputMismatch: ("run-7",),
+    e.UnknownAgent: ("run-7", "resolver", ["triage", "closer"]),
     e.CallInProgress: ("run-7", "refund", "key-2", "its owner did not end"),
     e.CallInDoubt: ("run-7", "refund", "key-2", "its owner ended"),
     e.CheckpointNotFound: ("checkpoint-5",),

@@ -173,7 +173,7 @@ LAYERS = (
     ("handoffs", "at_most_once"),
     ("guard",),
     ("core",),
-    ("idempotency",),
+    ("idempotency", "pipeline"),
     ("__init__",),
 )
 

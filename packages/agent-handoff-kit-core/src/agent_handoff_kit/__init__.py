@@ -11,6 +11,7 @@ from agent_handoff_kit.models import (
     checkpoint_state,
     make_handoff_envelope,
 )
+from agent_handoff_kit.pipeline import Pipeline, Step
 from agent_handoff_kit.store import CheckpointStore
 
 __version__ = "0.2.0"
@@ -21,7 +22,9 @@ __all__ = [
     "HandoffKitError",
     "HandoffStatus",
     "HandoffVerificationError",
+    "Pipeline",
     "Relay",
+    "Step",
     "__version__",
     "checkpoint_messages",
     "checkpoint_state",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
+import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -85,3 +87,71 @@ def _nested(hint: Any, value: Any) -> Any:
         return value
     options = [o for o in (hint, *typing.get_args(hint)) if isinstance(o, type) and dataclasses.is_dataclass(o)]
     return _build(options[0], value) if options else value
+
+
+def innermost(function: Any) -> Any:
+    """What a partial, however deep, calls in the end."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def rebuilder(function: Callable[..., Any], returns: Any) -> Callable[[Any], Any]:
+    """How to give a stored result back as its type.
+
+    Args:
+        function: whose return annotation counts where ``returns`` is None, if it is a record.
+        returns: a dataclass, TypedDict, pydantic model, or a type that pydantic can validate.
+
+    Returns:
+        A callable of the stored value.
+
+    Raises:
+        TypeError: ``returns`` cannot be rebuilt.
+    """
+    kind = _record_hint(function, "return") if returns is None else returns
+    if kind is None:
+        return _as_it_is
+    if _is_record(kind):
+        return functools.partial(_record, kind)
+    adapter = adapter_for(kind)
+    if adapter is None:
+        raise TypeError(f"returns={kind!r} cannot be rebuilt; give a dataclass, TypedDict or pydantic type")
+    return functools.partial(_validated, adapter)
+
+
+def parameter_type(function: Callable[..., Any]) -> Any:
+    """The record type that a function's first parameter is annotated with; None without one."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return None
+    return _record_hint(function, names[0]) if names else None
+
+
+def _record_hint(function: Callable[..., Any], name: str) -> Any:
+    plain = innermost(function)
+    try:
+        hints = typing.get_type_hints(plain if hasattr(plain, "__annotations__") else type(plain).__call__)
+    except (NameError, TypeError, AttributeError):
+        return None
+    kind = hints.get(name)
+    return kind if _is_record(kind) else None
+
+
+def _is_record(kind: Any) -> bool:
+    if not isinstance(kind, type):
+        return False
+    return dataclasses.is_dataclass(kind) or is_typed_dict(kind) or hasattr(cast(Any, kind), "model_validate")
+
+
+def _record(kind: Any, value: Any) -> Any:
+    return as_type(kind, value) if is_dict(value) else value
+
+
+def _validated(adapter: Any, value: Any) -> Any:
+    return adapter.validate_python(value)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -64,7 +64,7 @@ class Relay:
             raise ValueError(f"durability is {durability!r}; give 'full' or 'os'")
         if lease_ttl <= 0:
             raise ValueError(f"lease_ttl is {lease_ttl}; give seconds above 0")
-        self._redact = redact
+        self.redact: Callable[[Any], Any] | None = redact
         self.lease_ttl: float = lease_ttl
         self.store: CheckpointStore
         if isinstance(store, CheckpointStore):
@@ -380,7 +380,7 @@ class Relay:
         self, run_id: str, from_agent: str, to_agent: str, context: Any, terms: handoffs.Terms, op_id: str | None
     ) -> Plan[Checkpoint]:
         parties = handoffs.Parties(run_id, from_agent, to_agent)
-        return handoffs.checkpoint(self.store, parties, context, terms, op_id, self._redact)
+        return handoffs.checkpoint(self.store, parties, context, terms, op_id, self.redact)
 
     def _handoff(
         self,
@@ -394,7 +394,7 @@ class Relay:
     ) -> Plan[Checkpoint]:
         parties = handoffs.Parties(run_id, from_agent, to_agent)
         new = None if new_messages is None else list(new_messages)
-        return handoffs.handoff(self.store, parties, context, terms, op_id, self._redact, new)
+        return handoffs.handoff(self.store, parties, context, terms, op_id, self.redact, new)
 
     def _do(self, plan: Plan[T]) -> T:
         return perform(self.store.backend, plan)

@@ -193,6 +193,28 @@ class CallInDoubt(HandoffKitError):
         )
 
 
+class UnknownAgent(HandoffKitError, LookupError):
+    """A run is to go on at an agent that is not at hand.
+
+    Args:
+        run_id: the run.
+        name: the agent looked for.
+        known: the names of the agents at hand.
+    """
+
+    def __init__(self, run_id: str, name: str, known: Iterable[str]) -> None:
+        self.run_id = run_id
+        self.name = name
+        self.known = list(known)
+        super().__init__(run_id, name, self.known)
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id!r} goes on at {self.name!r}, and there are only {self.known}. "
+            "Give the agent that the run was handed to."
+        )
+
+
 class RunInputMismatch(HandoffKitError):
     """A run was started with one input and called again with another.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
-import typing
 import weakref
 from collections.abc import Callable, Collection
-from typing import Any, cast
+from typing import Any
 
-from agent_handoff_kit._shapes import adapter_for, as_type, is_typed_dict
+from agent_handoff_kit._shapes import innermost, rebuilder
 from agent_handoff_kit.arguments import signature_of
 from agent_handoff_kit.at_most_once import Tool, call_tool
 from agent_handoff_kit.calls import Applied, Call, NotApplied, Unknown, current_call
@@ -103,7 +101,7 @@ def idempotent_tool(
             ttl=ttl,
             is_global=scope == "global",
             ignore=frozenset(ignore),
-            rebuild=_rebuilder(function, returns),
+            rebuild=rebuilder(function, returns),
             lease_ttl=lease_ttl,
             awaited=is_async(function),
         )
@@ -159,7 +157,7 @@ def _name_of(store: CheckpointStore, function: Callable[..., Any], given: str | 
     name = given or getattr(function, "__name__", None)
     if name is None:
         raise TypeError(f"{function!r} has no name of its own; give name=")
-    plain = _innermost(function)
+    plain = innermost(function)
     if any(check(one) for one in (plain, type(plain).__call__) for check in _GENERATORS):
         raise TypeError(f"{name} is a generator; an idempotent tool returns its result at once")
     home = (str(getattr(plain, "__module__", "")), str(getattr(plain, "__qualname__", type(plain).__qualname__)))
@@ -170,47 +168,3 @@ def _name_of(store: CheckpointStore, function: Callable[..., Any], given: str | 
 
 
 _GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-
-
-def _innermost(function: Any) -> Any:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def _rebuilder(function: Callable[..., Any], returns: Any) -> Callable[[Any], Any]:
-    kind = _annotated(function) if returns is None else returns
-    if kind is None:
-        return _as_it_is
-    if _is_record(kind):
-        return functools.partial(_record, kind)
-    adapter = adapter_for(kind)
-    if adapter is None:
-        raise TypeError(f"returns={kind!r} cannot be rebuilt; give a dataclass, TypedDict or pydantic type")
-    return lambda value: adapter.validate_python(value)
-
-
-def _annotated(function: Callable[..., Any]) -> Any:
-    try:
-        kind = typing.get_type_hints(_innermost(function)).get("return")
-    except (NameError, TypeError, AttributeError):
-        return None
-    return kind if _is_record(kind) else None
-
-
-def _is_record(kind: Any) -> bool:
-    return isinstance(kind, type) and _is_record_class(kind)
-
-
-def _is_record_class(kind: Any) -> bool:
-    return dataclasses.is_dataclass(kind) or is_typed_dict(kind) or hasattr(kind, "model_validate")
-
-
-def _record(kind: Any, value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return as_type(kind, cast("dict[str, Any]", value))
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

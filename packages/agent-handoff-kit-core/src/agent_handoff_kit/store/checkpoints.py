@@ -78,8 +78,7 @@ class CheckpointStore:
 
     def set_run_status(self, run_id: str, status: str) -> None:
         """Set the run's status (``open`` or ``completed``)."""
-        check_text("run_id", run_id)
-        self.backend.write(self.fenced(scripts.set_run_status, run_id, status))
+        perform(self.backend, self.setting_status(run_id, status))
 
     def get_run_status(self, run_id: str) -> str | None:
         """The run's status, or None if nothing of it was recorded."""
@@ -159,6 +158,16 @@ class CheckpointStore:
                     raise
             stored = yield Read(functools.partial(scripts.resume_point, run_id, below=stored.seq))
         return None
+
+    def newest_good(self, run_id: str) -> Plan[Checkpoint | None]:
+        """Plan: the run's newest VERIFIED or RECOVERED checkpoint."""
+        check_text("run_id", run_id)
+        return self._restored((yield Read(functools.partial(scripts.newest_good, run_id))))
+
+    def setting_status(self, run_id: str, status: str) -> Plan[None]:
+        """Plan: set the run's status."""
+        check_text("run_id", run_id)
+        yield Write(self.fenced(scripts.set_run_status, run_id, status))
 
     def read_history(self, run_id: str, limit: int | None) -> Plan[list[Checkpoint]]:
         """Plan: the newest ``limit`` checkpoints of the run, oldest first."""

@@ -60,7 +60,7 @@ def take_lease(run_id: str, claimant: Claimant, now: float) -> Script[int]:
     else:
         token = run.token + 1
     yield steps.SetLease(run_id, claimant.owner, claimant.host, claimant.pid, token, claimant.ttl, 0)
-    if run.status == "failed":
+    if run.status in ("failed", "in_doubt"):
         yield steps.WriteRun(run_id, "open", None, None, now)
     return token
 

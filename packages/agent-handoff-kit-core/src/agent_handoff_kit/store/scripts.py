@@ -124,6 +124,11 @@ def resume_point(run_id: str, *, below: int = sys.maxsize) -> Script[StoredCheck
     return newest
 
 
+def newest_good(run_id: str) -> Script[StoredCheckpoint | None]:
+    """The newest VERIFIED or RECOVERED checkpoint."""
+    return (yield from _newest(run_id, GOOD, sys.maxsize))
+
+
 def history(run_id: str, limit: int | None) -> Script[list[StoredCheckpoint]]:
     """The run's checkpoints, oldest first; the newest ``limit`` of them."""
     rows = yield steps.LoadHistory(run_id, -1 if limit is None else limit)

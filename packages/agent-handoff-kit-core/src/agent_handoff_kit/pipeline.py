@@ -1,0 +1,246 @@
+"""Plain callables in a row, each handing over to the next, that go on where they stopped."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from agent_handoff_kit._shapes import parameter_type, rebuilder
+from agent_handoff_kit.core import Relay
+from agent_handoff_kit.errors import (
+    CallInDoubt,
+    HandoffVerificationError,
+    PayloadError,
+    RunAlreadyCompleted,
+    UnknownAgent,
+)
+from agent_handoff_kit.guard import is_async
+from agent_handoff_kit.handoffs import Parties, Terms, handoff
+from agent_handoff_kit.models import Checkpoint, HandoffStatus, checkpoint_state, context_to_mapping
+from agent_handoff_kit.runs import Run
+from agent_handoff_kit.serialization import canonical
+from agent_handoff_kit.store.leases import keep_input
+from agent_handoff_kit.store.requests import Invoke, Plan, Write, perform, perform_async
+from agent_handoff_kit.verification import judge
+
+START = "start"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One agent of a pipeline.
+
+    Attributes:
+        name: its name in checkpoints; unique in the pipeline.
+        function: called with the context; returns the context of the next step, the last one the result. Async
+            functions need ``Pipeline.arun``.
+        required_keys: keys that its context must have.
+        schema: a pydantic model, dataclass or TypedDict that its context must satisfy.
+        checks: callables of its context that return None or True, or a reason.
+
+    A first parameter that is annotated with a dataclass, TypedDict or pydantic model gets its context as that type
+    after a crash, too.
+    """
+
+    name: str
+    function: Callable[[Any], Any]
+    required_keys: Sequence[Any] = ()
+    schema: Any = None
+    checks: Sequence[Callable[[Any], Any]] = ()
+
+    @property
+    def terms(self) -> Terms:
+        """What its context must satisfy."""
+        return Terms(tuple(self.required_keys), self.schema, tuple(self.checks))
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a pipeline tells ``on_event``.
+
+    Attributes:
+        kind: ``started``, ``resumed``, ``step_started``, ``step_finished``, ``completed``, or ``replayed`` for a run
+            that was completed before.
+        run_id: the run.
+        step: the step that it is about, or None.
+        value: the context a step starts with, what it returned, or the run's result.
+    """
+
+    kind: str
+    run_id: str
+    step: str | None = None
+    value: Any = None
+
+
+OnEvent = Callable[[Event], Any]
+
+
+class Pipeline:
+    """Steps that hand over to one another. The same call after a crash continues at the last verified handoff.
+
+    Args:
+        relay: where the run is kept.
+        steps: in their order.
+
+    Raises:
+        ValueError: there is no step, or two have one name.
+    """
+
+    def __init__(self, relay: Relay, steps: Sequence[Step]) -> None:
+        names = [step.name for step in steps]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"the steps are named {names}; give at least one, each with a name of its own")
+        self._relay = relay
+        self._steps = tuple(steps)
+
+    def run(
+        self,
+        run_id: str,
+        context: Any,
+        *,
+        wait: float = 0.0,
+        input_key: Callable[[Any], Any] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Any:
+        """Run the steps, or go on where an earlier call for this run stopped.
+
+        Args:
+            run_id: the run. A finished one returns its stored result.
+            context: what the first step gets: a dict, dataclass or pydantic model.
+            wait: seconds to wait while another owner works on the run.
+            input_key: of the context, what must be equal in every call for the run; all of it by default.
+            on_event: called with each ``Event``.
+
+        Returns:
+            What the last step returned, as the store gives it back.
+
+        Raises:
+            RunInProgress: another owner works on the run.
+            RunInputMismatch: the run was started with another context.
+            HandoffVerificationError: a step's context lacks what the step needs; the step did not run.
+            UnknownAgent: the run stopped at a step that the pipeline does not have.
+            TypeError: a step is async; use ``arun``.
+
+        What a step raises comes out as it is; the run stays open, and the next call resumes at that step.
+        """
+        later = [step.name for step in self._steps if is_async(step.function)]
+        if later:
+            raise TypeError(f"steps {later} are async; use arun")
+        start = _Start(run_id, context_to_mapping(context), context, input_key, on_event or _nobody)
+        with ExitStack() as scope:
+            try:
+                run = scope.enter_context(self._relay.run(run_id, wait=wait))
+            except RunAlreadyCompleted as done:
+                return self._replayed(start, done)
+            return perform(self._relay.store.backend, self._steps_of(run, start))
+
+    async def arun(
+        self,
+        run_id: str,
+        context: Any,
+        *,
+        wait: float = 0.0,
+        input_key: Callable[[Any], Any] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Any:
+        """Awaitable twin of ``run``; steps may be async or not."""
+        start = _Start(run_id, context_to_mapping(context), context, input_key, on_event or _nobody)
+        store = self._relay.store
+        async with AsyncExitStack() as scope:
+            try:
+                run = await scope.enter_async_context(self._relay.arun(run_id, wait=wait))
+            except RunAlreadyCompleted as done:
+                return self._replayed(start, done)
+            return await perform_async(store.backend, self._steps_of(run, start), store.timeout)
+
+    def _replayed(self, start: _Start, done: RunAlreadyCompleted) -> Any:
+        result = rebuilder(self._steps[-1].function, None)(done.result)
+        start.on_event(Event("replayed", start.run_id, None, result))
+        return result
+
+    def _steps_of(self, run: Run, start: _Start) -> Plan[Any]:
+        try:
+            return (yield from self._from_where_it_stopped(run, start))
+        except CallInDoubt:
+            yield from self._relay.store.setting_status(run.run_id, "in_doubt")
+            raise
+
+    def _from_where_it_stopped(self, run: Run, start: _Start) -> Plan[Any]:
+        yield from _input_kept(self._relay, run, start)
+        found = yield from self._relay.store.newest_good(run.run_id)
+        if found is None:
+            index, context = 0, start.context
+            self._verify_input(start)
+            start.on_event(Event("started", run.run_id, None, context))
+        elif found.status is HandoffStatus.RECOVERED:
+            raise RunAlreadyCompleted(run.run_id)
+        else:
+            index = self._index_of(run.run_id, found.to_agent)
+            context = self._context_of(self._steps[index], found)
+            start.on_event(Event("resumed", run.run_id, found.to_agent, context))
+        return (yield from self._from_step(run, start, index, context))
+
+    def _from_step(self, run: Run, start: _Start, index: int, context: Any) -> Plan[Any]:
+        for step, receiver in zip(self._steps[index:], (*self._steps[index + 1 :], None), strict=True):
+            start.on_event(Event("step_started", run.run_id, step.name, context))
+            context = yield Invoke(functools.partial(step.function, context))
+            start.on_event(Event("step_finished", run.run_id, step.name, context))
+            if receiver is not None:
+                parties = Parties(run.run_id, step.name, receiver.name)
+                yield from handoff(self._relay.store, parties, context, receiver.terms, None, self._relay.redact, None)
+        yield from self._relay.store.complete(run.run_id, context)
+        stored = yield from self._relay.store.run_result(run.run_id)
+        result = rebuilder(self._steps[-1].function, None)(stored)
+        start.on_event(Event("completed", run.run_id, None, result))
+        return result
+
+    def _verify_input(self, start: _Start) -> None:
+        step = self._steps[0]
+        verdict = judge(checkpoint_state(start.mapping), step.required_keys, step.schema, step.checks)
+        if not verdict.ok:
+            raise HandoffVerificationError(start.run_id, START, step.name, verdict.missing, verdict.reasons)
+
+    def _index_of(self, run_id: str, name: str) -> int:
+        names = [step.name for step in self._steps]
+        if name not in names:
+            raise UnknownAgent(run_id, name, names)
+        return names.index(name)
+
+    def _context_of(self, step: Step, found: Checkpoint) -> Any:
+        kind = parameter_type(step.function)
+        return found.context if kind is None else found.context_as(kind)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a call for a run was given."""
+
+    run_id: str
+    mapping: dict[str, Any]
+    context: Any
+    input_key: Callable[[Any], Any] | None
+    on_event: OnEvent
+
+
+def _input_kept(relay: Relay, run: Run, start: _Start) -> Plan[None]:
+    redacted = start.mapping if relay.redact is None else relay.redact(start.mapping)
+    data = relay.store.codec.encode(redacted, "context")
+    identifying = start.mapping if start.input_key is None else start.input_key(start.context)
+    mark = _mark(identifying, data)
+    yield Write(functools.partial(keep_input, run.run_id, data, mark, run.fence, time.time()))
+
+
+def _mark(identifying: Any, data: bytes) -> bytes:
+    try:
+        return hashlib.sha256(canonical(identifying, root="input")).digest()
+    except PayloadError:
+        return hashlib.sha256(data).digest()
+
+
+def _nobody(_: Event) -> None:
+    """For a caller that wants no events."""
