@@ -205,7 +205,7 @@ class UnknownAgent(HandoffKitError, LookupError):
     def __init__(self, run_id: str, name: str, known: Iterable[str]) -> None:
         self.run_id = run_id
         self.name = name
-        self.known = list(known)
+        self.known: list[str] = list(known)
         super().__init__(run_id, name, self.known)
 
     def __str__(self) -> str:

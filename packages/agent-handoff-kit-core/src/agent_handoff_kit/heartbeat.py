@@ -86,7 +86,7 @@ def _renew(leases: Sequence[Beating]) -> None:
         lease.noted(held=still, sent_at=sent_at)
 
 
-heartbeat = Heartbeat()
+heartbeat: Heartbeat = Heartbeat()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=heartbeat.forget)

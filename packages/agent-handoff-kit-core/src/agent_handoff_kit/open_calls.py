@@ -51,7 +51,7 @@ class OpenCalls:
             return frozenset(call.owner for (location, _), call in self._open.items() if location == store)
 
 
-open_calls = OpenCalls()
+open_calls: OpenCalls = OpenCalls()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=open_calls.forget)
