@@ -64,6 +64,21 @@ def test_an_awaited_handoff_is_one_sync(shim: Path, tmp_path: Path) -> None:
     assert counted(shim, tmp_path / "run.db", code) == 20
 
 
+def test_a_tools_first_call_is_two_syncs_and_a_replay_none(shim: Path, tmp_path: Path) -> None:
+    code = """
+from agent_handoff_kit.idempotency import idempotent_tool
+tool = idempotent_tool(relay, "r", key_fn=lambda order: order, name="pay")(lambda order: order)
+for number in range(20):
+    tool(f"O-{number % 10}")
+"""
+    assert counted(shim, tmp_path / "run.db", code) == 20
+
+
+def test_taking_and_freeing_a_run_is_two_syncs(shim: Path, tmp_path: Path) -> None:
+    code = "for number in range(10):\n    with relay.run('r'):\n        pass"
+    assert counted(shim, tmp_path / "run.db", code) == 20
+
+
 def test_threads_released_at_a_barrier_share_syncs(shim: Path, tmp_path: Path) -> None:
     code = "for thread in many(64, threading.Barrier(64)):\n    thread.join()"
     assert counted(shim, tmp_path / "run.db", code) <= 16

@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -62,14 +63,21 @@ class Heartbeat:
         with self._changed:
             self._beating = [one for one in self._beating if one is not lease]
 
+    def _pause(self) -> float:
+        return min(one.renewal.ttl for one in self._beating) / 3
+
     def _beat(self) -> None:
+        last = time.monotonic()
         while True:
             with self._changed:
+                # A new lease may be due earlier than those before it, so it wakes the wait.
+                while self._beating and (left := last + self._pause() - time.monotonic()) > 0:
+                    self._changed.wait(left)
                 if not self._beating:
                     self._thread = None
                     return
-                self._changed.wait(min(one.renewal.ttl for one in self._beating) / 3)
                 beating = list(self._beating)
+            last = time.monotonic()
             for store in {id(one.store) for one in beating}:
                 _renew([one for one in beating if id(one.store) == store])
 
