@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_handoff_kit import Relay, make_handoff_envelope
-
-SOURCE = Path(__file__).parents[1] / "support" / "count_syncs.c"
+from tests.support import disk
 
 BEGIN = """
 import ctypes, fcntl, json, os, sys, threading
@@ -37,9 +36,7 @@ def many(count, begin=None):
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("shim") / "count_syncs.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(built), str(SOURCE), "-ldl"], check=True)
-    return built
+    return disk.build(tmp_path_factory.mktemp("shim"))
 
 
 def counted(shim: Path, path: Path, code: str) -> int:

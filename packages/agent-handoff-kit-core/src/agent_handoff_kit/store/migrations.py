@@ -64,7 +64,9 @@ def migrate(connection: sqlite3.Connection, location: str) -> None:
         _create(connection, old=old)
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        # A full disk has rolled the transaction back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 
