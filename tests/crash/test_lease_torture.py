@@ -18,7 +18,7 @@ from tests.support.tortured_worker import STEPS
 ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
 WORKERS = 5
-RUNS = 300
+RUNS = 8
 
 
 class Torture:

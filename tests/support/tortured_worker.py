@@ -10,7 +10,7 @@ from pathlib import Path
 from agent_handoff_kit import Relay
 from agent_handoff_kit.errors import LostOwnership, RunAlreadyCompleted, RunInProgress
 
-STEPS = 8
+STEPS = 100_000
 
 
 def main() -> None:
