@@ -76,7 +76,8 @@ class Heartbeat:
                 if not self._beating:
                     self._thread = None
                     return
-                beating = list(self._beating)
+                # A closed store has let go of its leases.
+                beating = self._beating = [one for one in self._beating if not one.store.backend.closed]
             last = time.monotonic()
             for store in {id(one.store) for one in beating}:
                 _renew([one for one in beating if id(one.store) == store])

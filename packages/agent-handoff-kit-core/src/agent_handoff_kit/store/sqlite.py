@@ -40,6 +40,11 @@ class SQLiteBackend:
         self._open()
         forks.watch(self)
 
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
     def owner_name(self) -> str:
         """The name of this process as an owner; others can tell whether it still runs."""
         return self._database.owner.name()
