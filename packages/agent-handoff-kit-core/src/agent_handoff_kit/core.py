@@ -14,7 +14,7 @@ from agent_handoff_kit.guard import Guard, guarded
 from agent_handoff_kit.models import Checkpoint
 from agent_handoff_kit.runs import RunScope, claim_orphans
 from agent_handoff_kit.store import CheckpointStore, Codec, open_store
-from agent_handoff_kit.store.requests import Plan, perform, perform_async
+from agent_handoff_kit.store.requests import Plan, perform
 
 __all__ = ["HandoffVerificationError", "Relay"]
 
@@ -293,7 +293,9 @@ class Relay:
 
     async def acompact(self) -> None:
         """Awaitable twin of ``compact``."""
-        await handoffs.off_the_loop(self.compact)
+        from agent_handoff_kit.store import awaiting  # brings asyncio
+
+        await awaiting.off_the_loop(self.compact)
 
     def guarded_handoff(
         self,
@@ -358,7 +360,9 @@ class Relay:
 
     async def aclose(self) -> None:
         """Awaitable twin of ``close``."""
-        await handoffs.off_the_loop(self.close)
+        from agent_handoff_kit.store import awaiting  # brings asyncio
+
+        await awaiting.off_the_loop(self.close)
 
     def __enter__(self) -> Relay:
         return self
@@ -400,7 +404,9 @@ class Relay:
         return perform(self.store.backend, plan)
 
     async def _ado(self, plan: Plan[T]) -> T:
-        return await perform_async(self.store.backend, plan, self.store.timeout)
+        from agent_handoff_kit.store import awaiting  # brings asyncio
+
+        return await awaiting.perform_async(self.store.backend, plan, self.store.timeout)
 
 
 def _at_least_one(keep: int) -> int:

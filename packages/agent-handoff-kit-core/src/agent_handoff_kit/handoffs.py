@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -123,11 +122,6 @@ def run_status(store: CheckpointStore, run_id: str) -> Plan[str | None]:
     return None if row is None else row.status
 
 
-async def off_the_loop(work: Callable[[], T]) -> T:
-    """Do blocking work in a thread."""
-    return await asyncio.to_thread(work)
-
-
 def _save(store: CheckpointStore, made: Checkpoint, new_messages: list[Any] | None) -> Plan[Checkpoint]:
     try:
         return (yield from store.saving(made, new_messages=new_messages))
@@ -153,7 +147,7 @@ def _checkpoint(parties: Parties, mapping: dict[str, Any], terms: Terms, op_id: 
         *parties,
         mapping,
         list(terms.required_keys),
-        checkpoint_id=str(uuid.uuid4()) if op_id is None else op_id,
+        checkpoint_id=os.urandom(16).hex() if op_id is None else op_id,
         schema_name=terms.schema_name,
         check_names=terms.check_names,
         schema=terms.schema,

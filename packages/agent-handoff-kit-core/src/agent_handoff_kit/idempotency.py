@@ -16,7 +16,7 @@ from agent_handoff_kit.calls import Applied, Call, NotApplied, Unknown, current_
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.guard import is_async
 from agent_handoff_kit.store import CheckpointStore
-from agent_handoff_kit.store.requests import perform, perform_async
+from agent_handoff_kit.store.requests import perform
 
 __all__ = [
     "Applied",
@@ -142,7 +142,9 @@ def _wrapped(tool: Tool) -> Callable[..., Any]:
 
         @functools.wraps(tool.function)
         async def async_wrapper(*args: Any, **kwargs: Any) -> Any:
-            return await perform_async(backend, call_tool(tool, args, kwargs), timeout)
+            from agent_handoff_kit.store import awaiting  # brings asyncio
+
+            return await awaiting.perform_async(backend, call_tool(tool, args, kwargs), timeout)
 
         return async_wrapper
 

@@ -25,7 +25,7 @@ from agent_handoff_kit.models import Checkpoint, HandoffStatus, checkpoint_state
 from agent_handoff_kit.runs import Run
 from agent_handoff_kit.serialization import canonical
 from agent_handoff_kit.store.leases import keep_input
-from agent_handoff_kit.store.requests import Invoke, Plan, Write, perform, perform_async
+from agent_handoff_kit.store.requests import Invoke, Plan, Write, perform
 from agent_handoff_kit.verification import judge
 
 START = "start"
@@ -149,6 +149,8 @@ class Pipeline:
         on_event: OnEvent | None = None,
     ) -> Any:
         """Awaitable twin of ``run``; steps may be async or not."""
+        from agent_handoff_kit.store import awaiting  # brings asyncio
+
         start = _Start(run_id, context_to_mapping(context), context, input_key, on_event or _nobody)
         store = self._relay.store
         async with AsyncExitStack() as scope:
@@ -156,7 +158,7 @@ class Pipeline:
                 run = await scope.enter_async_context(self._relay.arun(run_id, wait=wait))
             except RunAlreadyCompleted as done:
                 return self._replayed(start, done)
-            return await perform_async(store.backend, self._steps_of(run, start), store.timeout)
+            return await awaiting.perform_async(store.backend, self._steps_of(run, start), store.timeout)
 
     def _replayed(self, start: _Start, done: RunAlreadyCompleted) -> Any:
         result = rebuilder(self._steps[-1].function, None)(done.result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import os
@@ -24,7 +23,7 @@ from agent_handoff_kit.store.boot_clock import boot_time
 from agent_handoff_kit.store.fences import Held, held
 from agent_handoff_kit.store.leases import Claimant, Claimed, claim_lapsed, end_lease, take_lease
 from agent_handoff_kit.store.records import Fence
-from agent_handoff_kit.store.requests import Plan, Write, perform, perform_async
+from agent_handoff_kit.store.requests import Plan, Write, perform
 from agent_handoff_kit.store.steps import RenewLease
 
 _logger = logging.getLogger(__name__)
@@ -111,12 +110,16 @@ class RunScope:
 
     async def __aenter__(self) -> Run:
         """Take the lease without blocking the event loop."""
+        from agent_handoff_kit.store import awaiting  # brings asyncio
+
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return self._entered(await perform_async(self._store.backend, self._taken(), self._store.timeout))
+                return self._entered(
+                    await awaiting.perform_async(self._store.backend, self._taken(), self._store.timeout)
+                )
             except RunInProgress as busy:
-                await asyncio.sleep(_pause(busy, deadline))
+                await awaiting.sleep(_pause(busy, deadline))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -129,10 +132,12 @@ class RunScope:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from agent_handoff_kit.store import awaiting  # brings asyncio
+
         plan = self._left()
         if plan is not None:
             with _lapsing_instead(self.run_id):
-                await asyncio.shield(perform_async(self._store.backend, plan, self._store.timeout))
+                await awaiting.finish(self._store.backend, plan, self._store.timeout)
 
     def _taken(self) -> Plan[Run]:
         current = current_run()

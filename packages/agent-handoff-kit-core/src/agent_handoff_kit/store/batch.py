@@ -129,4 +129,4 @@ def _leave(session: Session, error: Exception) -> None:
 
 
 def _weight(step: Step) -> int:
-    return sum(len(value) for value in vars(step).values() if isinstance(value, bytes))
+    return sum(len(value) for value in step if type(value) is bytes)

@@ -18,7 +18,7 @@ from agent_handoff_kit.store.fences import fences_on
 from agent_handoff_kit.store.logs import LogHeads
 from agent_handoff_kit.store.payloads import Codec, draft, restore, restore_whole
 from agent_handoff_kit.store.pruning import prune_finished, prune_run
-from agent_handoff_kit.store.records import CallRow, LogHead, RunRow, StaleLog, StoredCheckpoint
+from agent_handoff_kit.store.records import CallRow, LogHead, Place, RunRow, StaleLog, StoredCheckpoint
 from agent_handoff_kit.store.requests import Plan, Read, Write, perform
 from agent_handoff_kit.store.sqlite import SQLiteBackend
 from agent_handoff_kit.store.steps import Script
@@ -124,8 +124,8 @@ class CheckpointStore:
         self, checkpoint: Checkpoint, *, replace: bool = False, new_messages: list[Any] | None = None
     ) -> Plan[Checkpoint]:
         """Plan: encode and write a checkpoint; gives it back with its sequence."""
-        stored = yield from self._written(checkpoint, replace=replace, new_messages=new_messages)
-        checkpoint.seq = stored.seq
+        place = yield from self._written(checkpoint, replace=replace, new_messages=new_messages)
+        checkpoint.seq = place.seq
         return checkpoint
 
     def find(self, checkpoint_id: str) -> Plan[Checkpoint]:
@@ -252,9 +252,7 @@ class CheckpointStore:
         if before in ("completed", "running"):
             raise ValueError(f"call {key!r} of {call.tool!r} in run {run_id!r} is {before}; it is not in doubt")
 
-    def _written(
-        self, checkpoint: Checkpoint, *, replace: bool, new_messages: list[Any] | None
-    ) -> Plan[StoredCheckpoint]:
+    def _written(self, checkpoint: Checkpoint, *, replace: bool, new_messages: list[Any] | None) -> Plan[Place]:
         run_id = checkpoint.run_id
         has_log = new_messages is not None or is_handoff_envelope(checkpoint.context)
         head, snapshot = (None, None) if replace else self._heads.get(run_id)
@@ -265,14 +263,14 @@ class CheckpointStore:
             prepared, log = draft(checkpoint, self.codec, head, snapshot, new_messages)
             script = scripts.replace_checkpoint if replace else scripts.add_checkpoint
             try:
-                stored: StoredCheckpoint = yield Write(self.fenced(script, prepared))
+                place: Place = yield Write(self.fenced(script, prepared))
             except StaleLog:
                 self._heads.forget(run_id)
                 head = snapshot = None
                 continue
-            if stored.log_seq is not None and not replace:
-                self._heads.put(run_id, LogHead(stored.log_seq, log.length, log.digest), log.snapshot)
-            return stored
+            if place.log_seq is not None and not replace:
+                self._heads.put(run_id, LogHead(place.log_seq, log.length, log.digest), log.snapshot)
+            return place
 
     def fenced(self, script: Callable[..., Script[T]], *arguments: Any) -> Callable[[], Script[T]]:
         """The script under the leases that the calling code holds."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from agent_handoff_kit.errors import StoreDamaged
@@ -57,8 +58,7 @@ def draft(
         log = whole_list(checkpoint.context["messages"], head, snapshot, **codec.options())
     else:
         log = _NO_LOG
-    made = _draft(checkpoint, codec, state, log, envelope)
-    return replace(made, appends=new_messages is not None), log
+    return _draft(checkpoint, codec, state, log, envelope, appends=new_messages is not None), log
 
 
 def restore(stored: StoredCheckpoint, codec: Codec, location: str) -> Checkpoint:
@@ -131,7 +131,7 @@ def _check_names(checkpoint: Checkpoint) -> None:
     check_text("checkpoint_id", checkpoint.checkpoint_id)
 
 
-def _draft(checkpoint: Checkpoint, codec: Codec, state: bytes, log: Log, envelope: bool) -> Draft:
+def _draft(checkpoint: Checkpoint, codec: Codec, state: bytes, log: Log, envelope: bool, *, appends: bool) -> Draft:
     return Draft(
         run_id=checkpoint.run_id,
         op_id=checkpoint.checkpoint_id,
@@ -144,16 +144,30 @@ def _draft(checkpoint: Checkpoint, codec: Codec, state: bytes, log: Log, envelop
         log_len=log.length,
         log_digest=log.digest,
         state=state,
-        terms=codec.encode(_terms(checkpoint), "required_keys"),
+        terms=_terms(checkpoint, codec),
         error=None if checkpoint.error is None else storable_text(checkpoint.error),
         created_at=checkpoint.created_at or time.time(),
+        appends=appends,
     )
 
 
-def _terms(checkpoint: Checkpoint) -> dict[str, Any]:
-    terms: dict[str, Any] = {"required_keys": list(checkpoint.required_keys)}
-    if checkpoint.schema_name is not None:
-        terms["schema"] = checkpoint.schema_name
-    if checkpoint.check_names:
-        terms["checks"] = list(checkpoint.check_names)
-    return terms
+def _terms(checkpoint: Checkpoint, codec: Codec) -> bytes:
+    keys = checkpoint.required_keys
+    if all(type(key) is str for key in keys):
+        return _known_terms(codec, tuple(keys), checkpoint.schema_name, checkpoint.check_names)
+    return _encoded_terms(codec, list(keys), checkpoint.schema_name, checkpoint.check_names)
+
+
+@lru_cache(maxsize=1024)
+def _known_terms(codec: Codec, keys: tuple[str, ...], schema: str | None, checks: tuple[str, ...]) -> bytes:
+    # A program names the same few terms again and again.
+    return _encoded_terms(codec, list(keys), schema, checks)
+
+
+def _encoded_terms(codec: Codec, keys: list[Any], schema: str | None, checks: tuple[str, ...]) -> bytes:
+    terms: dict[str, Any] = {"required_keys": keys}
+    if schema is not None:
+        terms["schema"] = schema
+    if checks:
+        terms["checks"] = list(checks)
+    return codec.encode(terms, "required_keys")

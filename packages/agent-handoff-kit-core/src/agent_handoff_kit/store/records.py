@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from agent_handoff_kit.serialization import digest
@@ -85,8 +84,7 @@ def split_lines(data: bytes) -> list[bytes]:
     return data.split(b"\n") if data else []
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """A checkpoint ready to be written: encoded, hashed, without a sequence.
 
     One that ``appends`` holds new messages only, so the log must still end where it was seen to end,
@@ -113,24 +111,36 @@ class Draft:
     def digest(self) -> bytes:
         return row_digest(self.run_id, self.op_id, self.state, self.terms, self.log_digest, self.log_len)
 
-    def columns(self) -> dict[str, Any]:
-        """The values of the row that are known before the write."""
-        return {
-            "run_id": self.run_id,
-            "op_id": self.op_id,
-            "status": self.status,
-            "from_agent": self.from_agent,
-            "to_agent": self.to_agent,
-            "envelope": self.envelope,
-            "messages": b"\n".join(self.lines),
-            "log_len": self.log_len,
-            "log_digest": self.log_digest,
-            "state": self.state,
-            "terms": self.terms,
-            "digest": self.digest,
-            "error": self.error,
-            "created_at": self.created_at,
-        }
+    def at(self, seq: int) -> steps.InsertCheckpoint:
+        """The row at a sequence."""
+        log_seq = None
+        if self.envelope:
+            log_seq = seq if self.extends is None else self.extends.log_seq
+        return steps.InsertCheckpoint(
+            self.run_id,
+            seq,
+            self.op_id,
+            self.status,
+            self.from_agent,
+            self.to_agent,
+            self.envelope,
+            log_seq,
+            self.log_len,
+            self.log_digest,
+            self.state,
+            self.terms,
+            self.digest,
+            self.error,
+            self.created_at,
+            b"\n".join(self.lines),
+        )
+
+
+class Place(NamedTuple):
+    """Where a checkpoint went: its sequence, and where its message log began."""
+
+    seq: int
+    log_seq: int | None
 
 
 def row_digest(run_id: str, op_id: str, state: bytes, terms: bytes, log_digest: bytes, log_len: int) -> bytes:
@@ -138,8 +148,7 @@ def row_digest(run_id: str, op_id: str, state: bytes, terms: bytes, log_digest: 
     return digest(run_id, op_id, "checkpoint", state, terms, log_digest, str(log_len).encode())
 
 
-@dataclass(frozen=True)
-class StoredCheckpoint:
+class StoredCheckpoint(NamedTuple):
     """A checkpoint row as it was read; ``segments`` holds its message log, by sequence, up to it or beyond."""
 
     run_id: str
@@ -163,13 +172,8 @@ class StoredCheckpoint:
     def from_row(cls, row: Sequence[Any]) -> StoredCheckpoint:
         return cls(*row)
 
-    @classmethod
-    def from_insert(cls, insert: steps.InsertCheckpoint) -> StoredCheckpoint:
-        values = {name: value for name, value in vars(insert).items() if name != "messages"}
-        return cls(**values)
-
     def with_segments(self, segments: Sequence[tuple[int, bytes]]) -> StoredCheckpoint:
-        return replace(self, segments=segments)
+        return self._replace(segments=segments)
 
     def lines(self) -> list[bytes]:
         """The encoded messages of the log up to this checkpoint, oldest first."""

@@ -6,47 +6,38 @@ plans, on the caller's thread; scripts run on the store's.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import inspect
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from agent_handoff_kit.errors import StoreBusy
 from agent_handoff_kit.store.contract import Backend
 from agent_handoff_kit.store.steps import Script
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(NamedTuple):
     """Run this script as a durable transaction."""
 
     script: Callable[[], Script[Any]]
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """Run this script, which only reads."""
 
     script: Callable[[], Script[Any]]
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(NamedTuple):
     """Wait for a future of this process to end, or for seconds to pass; True if the future ended."""
 
     seconds: float
     until: Future[None] | None = None
 
 
-@dataclass(frozen=True)
-class Invoke:
+class Invoke(NamedTuple):
     """Call user code; on the awaitable face an awaitable that it returns is awaited."""
 
     function: Callable[[], Any]
@@ -72,22 +63,6 @@ def perform(backend: Backend, plan: Plan[T]) -> T:
         return result
 
 
-async def perform_async(backend: Backend, plan: Plan[T], timeout: float) -> T:
-    """Run a plan to its end without blocking the event loop."""
-    try:
-        request = next(plan)
-        while True:
-            try:
-                value = await _do_async(backend, request, timeout)
-            except BaseException as error:
-                request = plan.throw(error)
-            else:
-                request = plan.send(value)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-
-
 def _do(backend: Backend, request: Request) -> Any:
     match request:
         case Write(script):
@@ -100,17 +75,6 @@ def _do(backend: Backend, request: Request) -> Any:
             return _paused(seconds, until)
 
 
-async def _do_async(backend: Backend, request: Request, timeout: float) -> Any:
-    match request:
-        case Invoke(function):
-            value = function()
-            return await value if inspect.isawaitable(value) else value
-        case Pause(seconds, until):
-            return await _paused_async(seconds, until)
-        case _:
-            return await _wait(backend, request, timeout)
-
-
 def _paused(seconds: float, until: Future[None] | None) -> bool:
     if until is None:
         time.sleep(seconds)
@@ -120,41 +84,3 @@ def _paused(seconds: float, until: Future[None] | None) -> bool:
     except FutureTimeoutError:
         return False
     return True
-
-
-async def _paused_async(seconds: float, until: Future[None] | None) -> bool:
-    if until is None:
-        await asyncio.sleep(seconds)
-        return False
-    # Not asyncio.wrap_future: cancelling one waiter would cancel the future of all.
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def wake(_: Future[None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop of a waiter that gave up is closed
-            loop.call_soon_threadsafe(ended.set)
-
-    until.add_done_callback(wake)
-    try:
-        await asyncio.wait_for(ended.wait(), seconds)
-    except asyncio.TimeoutError:
-        return False
-    return True
-
-
-async def _wait(backend: Backend, request: Write | Read, timeout: float) -> Any:
-    future = _submit(backend, request)
-    waiting = asyncio.wrap_future(future)
-    try:
-        done, _ = await asyncio.wait({waiting}, timeout=timeout)
-    except asyncio.CancelledError:
-        # A script that has begun cannot be called back: it is written.
-        future.cancel()
-        raise
-    if not done and future.cancel():
-        raise StoreBusy(backend.location, "write", f"it stayed locked for {timeout} s")
-    return await waiting
-
-
-def _submit(backend: Backend, request: Write | Read) -> Future[Any]:
-    return backend.submit(request.script) if isinstance(request, Write) else backend.submit_read(request.script)

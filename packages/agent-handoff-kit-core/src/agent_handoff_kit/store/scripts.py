@@ -20,6 +20,7 @@ from agent_handoff_kit.store.records import (
     Fence,
     LockedRun,
     LogHead,
+    Place,
     RunRow,
     StaleLog,
     StoredCheckpoint,
@@ -32,7 +33,7 @@ _ANY = tuple(status.value for status in HandoffStatus)
 GOOD = (HandoffStatus.VERIFIED.value, HandoffStatus.RECOVERED.value)
 
 
-def add_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[StoredCheckpoint]:
+def add_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[Place]:
     """Insert a checkpoint at the next sequence of its run.
 
     Raises:
@@ -43,18 +44,18 @@ def add_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[Stored
     """
     found = yield steps.FindOperation(draft.run_id, draft.op_id)
     if found:
-        return (yield from _repeated(draft, found[0]))
+        return _repeated(draft, found[0])
     if (draft.appends or draft.extends is not None) and (yield from newest_log(draft.run_id)) != draft.extends:
         raise StaleLog(draft.run_id)
     run = yield from _next_sequence(draft.run_id, fences, now)
     if run.status == "completed":
         raise RunAlreadyCompleted(draft.run_id)
-    insert = _insert(draft, run.seq)
+    insert = draft.at(run.seq)
     yield insert
-    return StoredCheckpoint.from_insert(insert)
+    return Place(run.seq, insert.log_seq)
 
 
-def replace_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[StoredCheckpoint]:
+def replace_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[Place]:
     """Insert a checkpoint, or put another status or flat context in its place under the same sequence.
 
     Raises:
@@ -63,16 +64,15 @@ def replace_checkpoint(draft: Draft, *, fences: Fences, now: float) -> Script[St
     found = yield steps.FindOperation(draft.run_id, draft.op_id)
     if not found:
         run = yield from _next_sequence(draft.run_id, fences, now)
-        insert = _insert(draft, run.seq)
+        insert = draft.at(run.seq)
         yield insert
-        return StoredCheckpoint.from_insert(insert)
+        return Place(run.seq, insert.log_seq)
     yield from lock_run(draft.run_id, fences, now)
     if bytes(found[0][1]) == draft.digest:
         yield steps.Transition(draft.op_id, draft.status, _ANY, draft.error)
     else:
         yield from _overwritten(draft, found[0][0])
-    rows = yield steps.LoadCheckpoint(draft.op_id)
-    return StoredCheckpoint.from_row(rows[0])
+    return Place(found[0][0], found[0][2])
 
 
 def _next_sequence(run_id: str, fences: Fences, now: float) -> Script[LockedRun]:
@@ -87,7 +87,7 @@ def _overwritten(draft: Draft, seq: int) -> Script[None]:
     if draft.envelope or StoredCheckpoint.from_row(rows[0]).envelope:
         raise KeyConflict(draft.run_id, draft.op_id)
     yield steps.DeleteCheckpoint(draft.run_id, seq)
-    yield _insert(draft, seq)
+    yield draft.at(seq)
 
 
 def newest_log(run_id: str) -> Script[LogHead | None]:
@@ -192,18 +192,10 @@ def record_call(run_id: str, key: str, tool: str, result: bytes, digest: bytes, 
     yield steps.InsertCall(run_id, key, tool, result, digest, now)
 
 
-def _repeated(draft: Draft, row: Sequence[Any]) -> Script[StoredCheckpoint]:
+def _repeated(draft: Draft, row: Sequence[Any]) -> Place:
     if bytes(row[1]) != draft.digest:
         raise KeyConflict(draft.run_id, draft.op_id)
-    rows = yield steps.LoadCheckpoint(draft.op_id)
-    return StoredCheckpoint.from_row(rows[0])
-
-
-def _insert(draft: Draft, seq: int) -> steps.InsertCheckpoint:
-    log_seq = None
-    if draft.envelope:
-        log_seq = seq if draft.extends is None else draft.extends.log_seq
-    return steps.InsertCheckpoint(seq=seq, log_seq=log_seq, **draft.columns())
+    return Place(row[0], row[2])
 
 
 def _newest(run_id: str, statuses: tuple[str, ...], below: int) -> Script[StoredCheckpoint | None]:

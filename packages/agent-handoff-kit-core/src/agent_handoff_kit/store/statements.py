@@ -16,6 +16,7 @@ _COLUMNS = (
     "run_id, seq, op_id, status, from_agent, to_agent, envelope, log_seq, log_len, log_digest,"
     " state, terms, digest, error, created_at"
 )
+_INSERT = f"INSERT INTO checkpoint ({_COLUMNS}, messages, segment) VALUES ({', '.join('?' * 17)})"
 
 
 def execute(session: Session, step: steps.Step) -> Rows:
@@ -33,7 +34,10 @@ def _all(connection: sqlite3.Connection, sql: str, *values: object) -> Rows:
 
 def _find_operation(connection: sqlite3.Connection, step: steps.FindOperation) -> Rows:
     return _all(
-        connection, "SELECT seq, digest FROM checkpoint WHERE op_id = ? AND run_id = ?", step.op_id, step.run_id
+        connection,
+        "SELECT seq, digest, log_seq FROM checkpoint WHERE op_id = ? AND run_id = ?",
+        step.op_id,
+        step.run_id,
     )
 
 
@@ -47,11 +51,8 @@ def _newest_log(connection: sqlite3.Connection, step: steps.NewestLog) -> Rows:
 
 
 def _insert_checkpoint(connection: sqlite3.Connection, step: steps.InsertCheckpoint) -> Rows:
-    values = dict(vars(step))
-    values["messages"], values["segment"] = _placed(connection, step.messages)
-    names = ", ".join(values)
-    marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO checkpoint ({names}) VALUES ({marks})", tuple(values.values()))
+    *values, own = step
+    connection.execute(_INSERT, (*values, *_placed(connection, own)))
     return []
 
 

@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class FindOperation:
-    """Rows ``(seq, digest)`` of the checkpoint with this operation id in this run."""
+class FindOperation(NamedTuple):
+    """Rows ``(seq, digest, log_seq)`` of the checkpoint with this operation id in this run."""
 
     run_id: str
     op_id: str
 
 
-@dataclass(frozen=True)
-class NewestLog:
+class NewestLog(NamedTuple):
     """Row ``(log_seq, log_len, log_digest)`` of the newest message log of the run."""
 
     run_id: str
 
 
-@dataclass(frozen=True)
-class LockRun:
+class LockRun(NamedTuple):
     """Lock the run row, creating it if needed; its ``LockedRun`` row."""
 
     run_id: str
     now: float
 
 
-@dataclass(frozen=True)
-class NextSequence:
+class NextSequence(NamedTuple):
     """Lock the run row, creating it if needed, and take its next sequence; its ``LockedRun`` row."""
 
     run_id: str
     now: float
 
 
-@dataclass(frozen=True)
-class InsertCheckpoint:
+class InsertCheckpoint(NamedTuple):
     """Insert one checkpoint row; no rows."""
 
     run_id: str
@@ -51,7 +45,6 @@ class InsertCheckpoint:
     from_agent: str
     to_agent: str
     envelope: bool
-    messages: bytes
     log_seq: int | None
     log_len: int
     log_digest: bytes
@@ -60,18 +53,17 @@ class InsertCheckpoint:
     digest: bytes
     error: str | None
     created_at: float
+    messages: bytes
 
 
-@dataclass(frozen=True)
-class DeleteCheckpoint:
+class DeleteCheckpoint(NamedTuple):
     """Delete the checkpoint with this sequence and its messages; no rows."""
 
     run_id: str
     seq: int
 
 
-@dataclass(frozen=True)
-class ReplaceMessages:
+class ReplaceMessages(NamedTuple):
     """Put other bytes in the place of a checkpoint's own messages; no rows."""
 
     run_id: str
@@ -79,30 +71,26 @@ class ReplaceMessages:
     messages: bytes
 
 
-@dataclass(frozen=True)
-class DeleteRunData:
+class DeleteRunData(NamedTuple):
     """Delete all checkpoints, messages and calls of the run; its run row stays; no rows."""
 
     run_id: str
 
 
-@dataclass(frozen=True)
-class FinishedRuns:
+class FinishedRuns(NamedTuple):
     """Rows ``(run_id,)`` of completed runs that still have data and were last changed before a time."""
 
     before: float
     limit: int
 
 
-@dataclass(frozen=True)
-class LoadCheckpoint:
+class LoadCheckpoint(NamedTuple):
     """The full row of a checkpoint, by its id."""
 
     checkpoint_id: str
 
 
-@dataclass(frozen=True)
-class LoadNewest:
+class LoadNewest(NamedTuple):
     """The full row of the run's newest checkpoint with one of these statuses, below a sequence."""
 
     run_id: str
@@ -110,23 +98,20 @@ class LoadNewest:
     below: int
 
 
-@dataclass(frozen=True)
-class LoadHistory:
+class LoadHistory(NamedTuple):
     """Full rows of the run, newest first, at most ``limit`` (all for -1)."""
 
     run_id: str
     limit: int
 
 
-@dataclass(frozen=True)
-class ListCheckpoints:
+class ListCheckpoints(NamedTuple):
     """Rows ``(seq, status, log_seq)`` of the run, oldest first."""
 
     run_id: str
 
 
-@dataclass(frozen=True)
-class LoadSegments:
+class LoadSegments(NamedTuple):
     """Rows ``(seq, messages)`` of one message log, in order, up to a sequence."""
 
     run_id: str
@@ -134,8 +119,7 @@ class LoadSegments:
     seq: int
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(NamedTuple):
     """Set a checkpoint's status if it has one of the expected ones; row ``(status,)`` before the change."""
 
     checkpoint_id: str
@@ -144,15 +128,13 @@ class Transition:
     error: str | None
 
 
-@dataclass(frozen=True)
-class FindRun:
+class FindRun(NamedTuple):
     """Row ``(run_id,)`` of a checkpoint."""
 
     checkpoint_id: str
 
 
-@dataclass(frozen=True)
-class SetLease:
+class SetLease(NamedTuple):
     """Give the run to an owner for ``ttl`` seconds from the store's clock; no rows."""
 
     run_id: str
@@ -164,8 +146,7 @@ class SetLease:
     claims: int
 
 
-@dataclass(frozen=True)
-class RenewLease:
+class RenewLease(NamedTuple):
     """Extend a lease that is still held; row ``(run_id,)`` if it is."""
 
     run_id: str
@@ -174,8 +155,7 @@ class RenewLease:
     ttl: float
 
 
-@dataclass(frozen=True)
-class EndLease:
+class EndLease(NamedTuple):
     """Free a lease that is still held; no rows."""
 
     run_id: str
@@ -183,15 +163,13 @@ class EndLease:
     token: int
 
 
-@dataclass(frozen=True)
-class LeasedRuns:
+class LeasedRuns(NamedTuple):
     """``(run_id,)`` and ``LockedRun`` values of open runs whose lease has lapsed, at most ``limit``."""
 
     limit: int
 
 
-@dataclass(frozen=True)
-class SetInput:
+class SetInput(NamedTuple):
     """Keep the run's input and its digest; no rows."""
 
     run_id: str
@@ -199,22 +177,19 @@ class SetInput:
     digest: bytes
 
 
-@dataclass(frozen=True)
-class RecoverNewest:
+class RecoverNewest(NamedTuple):
     """Mark the run's newest good checkpoint RECOVERED if it is VERIFIED; no rows."""
 
     run_id: str
 
 
-@dataclass(frozen=True)
-class ReadRun:
+class ReadRun(NamedTuple):
     """Row ``(status, result, result_digest, input, input_digest)`` of a run."""
 
     run_id: str
 
 
-@dataclass(frozen=True)
-class WriteRun:
+class WriteRun(NamedTuple):
     """Insert or update the run's status; ``result`` and its digest stay when None; no rows."""
 
     run_id: str
@@ -224,8 +199,7 @@ class WriteRun:
     now: float
 
 
-@dataclass(frozen=True)
-class ReadCalls:
+class ReadCalls(NamedTuple):
     """``CallRow`` rows of a key, the oldest first; of any tool when None."""
 
     run_id: str
@@ -233,8 +207,7 @@ class ReadCalls:
     tool: str | None
 
 
-@dataclass(frozen=True)
-class StartCall:
+class StartCall(NamedTuple):
     """Put a call into state ``started`` under an owner, for ``ttl`` seconds from the store's clock; no rows."""
 
     run_id: str
@@ -248,8 +221,7 @@ class StartCall:
     now: float
 
 
-@dataclass(frozen=True)
-class RenewCall:
+class RenewCall(NamedTuple):
     """Extend the time of a started call; row ``(key,)`` if it is still the owner's."""
 
     run_id: str
@@ -259,8 +231,7 @@ class RenewCall:
     ttl: float
 
 
-@dataclass(frozen=True)
-class EndCall:
+class EndCall(NamedTuple):
     """Put a call into another state; ``owner`` None for any owner; row ``(status,)`` after the change, or none."""
 
     run_id: str
@@ -274,8 +245,7 @@ class EndCall:
     now: float
 
 
-@dataclass(frozen=True)
-class InsertCall:
+class InsertCall(NamedTuple):
     """Record the result of a call unless it has one; no rows."""
 
     run_id: str
