@@ -170,7 +170,7 @@ LAYERS = (
     ("store",),
     ("heartbeat", "open_calls"),
     ("runs",),
-    ("handoffs", "at_most_once"),
+    ("handoffs", "at_most_once", "journal"),
     ("guard",),
     ("core",),
     ("idempotency", "pipeline"),

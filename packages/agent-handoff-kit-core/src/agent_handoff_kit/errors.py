@@ -230,6 +230,29 @@ class RunInputMismatch(HandoffKitError):
         return f"run {self.run_id!r} was started with other input. Choose a run id of its own for this one."
 
 
+class RunDiverged(HandoffKitError):
+    """A run that is replayed went another way than the one that was recorded.
+
+    Args:
+        run_id: the run.
+        key: the record that no longer fits.
+        agent: the agent whose model got other input.
+    """
+
+    def __init__(self, run_id: str, key: str, agent: str) -> None:
+        self.run_id = run_id
+        self.key = key
+        self.agent = agent
+        super().__init__(run_id, key, agent)
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id!r} is replayed, and {self.agent!r} would ask its model other than was recorded as "
+            f"{self.key!r}. Use the code that it was started with, or choose: on_diverged='replay' takes "
+            "the recorded response, on_diverged='call' asks the model."
+        )
+
+
 class CheckpointNotFound(HandoffKitError, LookupError):
     """The store has no checkpoint of that id.
 

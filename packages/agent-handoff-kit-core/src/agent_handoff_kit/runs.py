@@ -30,7 +30,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Run:
-    """A run that is being worked on under a lease of this process."""
+    """A run that is being worked on under a lease of this process.
+
+    ``replaying`` tells whether what happens was recorded before and is only repeated from the journal.
+    """
 
     def __init__(self, store: CheckpointStore, run_id: str, fence: Fence, ttl: float, taken_at: float) -> None:
         self.run_id: str = run_id
@@ -38,6 +41,7 @@ class Run:
         self.token: int = fence.token
         self.ttl: float = ttl
         self.store: CheckpointStore = store
+        self.replaying: bool = False
         self._deadline = taken_at + ttl
         self._lost = False
 

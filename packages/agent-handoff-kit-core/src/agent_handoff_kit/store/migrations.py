@@ -36,6 +36,9 @@ _SCHEMA = (
     " args_digest BLOB, status TEXT NOT NULL, attempt INTEGER NOT NULL, owner TEXT, boot_id TEXT, lease_until REAL,"
     " result BLOB, digest BLOB, error TEXT, created_at REAL NOT NULL, finished_at REAL,"
     " UNIQUE (run_id, key, tool))",
+    # What happened after a checkpoint: epoch is its sequence, 0 before the first one.
+    "CREATE TABLE journal (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, epoch INTEGER NOT NULL, key TEXT NOT NULL,"
+    " data BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (run_id, epoch, key))",
 )
 
 # Views under the old names: a 0.1.0 process that still runs is refused instead of writing beside us.

@@ -87,7 +87,7 @@ def _replace_messages(connection: sqlite3.Connection, step: steps.ReplaceMessage
 
 def _delete_run_data(connection: sqlite3.Connection, step: steps.DeleteRunData) -> Rows:
     _delete_segments(connection, "run_id = ?", step.run_id)
-    for table in ("checkpoint", "call"):
+    for table in ("checkpoint", "call", "journal"):
         connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (step.run_id,))
     return []
 
@@ -200,6 +200,24 @@ def _insert_call(connection: sqlite3.Connection, step: steps.InsertCall) -> Rows
     )
 
 
+def _put_record(connection: sqlite3.Connection, step: steps.PutRecord) -> Rows:
+    return _all(
+        connection,
+        "INSERT INTO journal (run_id, epoch, key, data, digest) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (run_id, epoch, key) DO UPDATE SET data = excluded.data, digest = excluded.digest",
+        *step,
+    )
+
+
+def _load_records(connection: sqlite3.Connection, step: steps.LoadRecords) -> Rows:
+    return _all(
+        connection,
+        "SELECT key, data, digest FROM journal WHERE run_id = ? AND epoch = ? ORDER BY id",
+        step.run_id,
+        step.epoch,
+    )
+
+
 _TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
     steps.FindOperation: _find_operation,
     steps.NewestLog: _newest_log,
@@ -218,4 +236,6 @@ _TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
     steps.ReadRun: _read_run,
     steps.WriteRun: _write_run,
     steps.InsertCall: _insert_call,
+    steps.PutRecord: _put_record,
+    steps.LoadRecords: _load_records,
 }

@@ -256,6 +256,23 @@ class InsertCall(NamedTuple):
     now: float
 
 
+class PutRecord(NamedTuple):
+    """Keep a journal record under its key in an epoch of the run, in place of one with the same key; no rows."""
+
+    run_id: str
+    epoch: int
+    key: str
+    data: bytes
+    digest: bytes
+
+
+class LoadRecords(NamedTuple):
+    """Rows ``(key, data, digest)`` of one epoch of the run's journal, in the order of writing."""
+
+    run_id: str
+    epoch: int
+
+
 Step = (
     FindOperation
     | NewestLog
@@ -286,6 +303,8 @@ Step = (
     | RenewCall
     | EndCall
     | InsertCall
+    | PutRecord
+    | LoadRecords
 )
 
 Rows = Sequence[Sequence[Any]]
