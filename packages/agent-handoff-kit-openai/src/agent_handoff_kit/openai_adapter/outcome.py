@@ -1,0 +1,46 @@
+"""The end of a run: its final output is kept with the run's completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from agent_handoff_kit.journal import WHOLE_RUN
+from agent_handoff_kit.openai_adapter.job import Call, Job
+from agent_handoff_kit.openai_adapter.responses import stored_usage
+
+OUTCOME = "outcome"
+
+
+async def finish(job: Job, call: Call, result: Any) -> Any:
+    """Complete the run with its final output.
+
+    Raises:
+        PayloadError: the final output cannot be stored.
+    """
+    attempt = call.attempt
+    if call.guardrails_skipped:
+        result.input_guardrail_results = []
+    told = {
+        "agent": job.identity_of(result.last_agent),
+        "turns": attempt.turns_used,
+        "usage": stored_usage(result.context_wrapper.usage),
+    }
+    await attempt.journal.put(WHOLE_RUN, {OUTCOME: told})
+    await job.relay.acomplete(job.run_id, storable_output(result.last_agent, result.final_output))
+    return result
+
+
+def storable_output(agent: Any, output: Any) -> Any:
+    """A final output as plain data, by the agent's output type."""
+    kind = getattr(agent, "output_type", None)
+    if not isinstance(kind, type) or isinstance(output, (str, type(None))):
+        return output
+    return TypeAdapter(kind).dump_python(output, mode="json")
+
+
+def revived_output(agent: Any, stored: Any) -> Any:
+    """The final output that was stored, validated as the agent's output type."""
+    kind = getattr(agent, "output_type", None)
+    return stored if not isinstance(kind, type) or kind is str else TypeAdapter(kind).validate_python(stored)
