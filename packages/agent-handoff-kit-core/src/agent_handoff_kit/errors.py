@@ -230,6 +230,21 @@ class RunInputMismatch(HandoffKitError):
         return f"run {self.run_id!r} was started with other input. Choose a run id of its own for this one."
 
 
+class NothingToResume(HandoffKitError, RuntimeError):
+    """A run is to go on, and nothing of it is kept.
+
+    Args:
+        run_id: the run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(run_id)
+
+    def __str__(self) -> str:
+        return f"run {self.run_id!r} has nothing to resume from. Start it with its input, or correct the run id."
+
+
 class RunDiverged(HandoffKitError):
     """A run that is replayed went another way than the one that was recorded.
 

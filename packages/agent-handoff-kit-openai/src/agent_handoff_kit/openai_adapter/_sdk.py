@@ -84,9 +84,11 @@ __all__ = [
     "Usage",
     "UserError",
     "agent_in_tool",
+    "call_id_of",
     "completed_event",
     "constructed_item",
     "custom_span",
+    "decision_on",
     "function_tool",
     "handoff",
     "require_supported_sdk",
@@ -201,6 +203,28 @@ def visible_output(context: Any, result: Any) -> Any:
 def tool_from_visible_output(visible: Any) -> Any:
     """A tool result that the model sees as this."""
     return [_part(one) for one in visible] if isinstance(visible, list) else visible
+
+
+def call_id_of(item: ToolApprovalItem) -> str:
+    """The id of a tool call that waits for approval."""
+    raw: Any = item.raw_item
+    names = ("call_id", "id")
+    found = (raw.get(name) if isinstance(raw, dict) else getattr(raw, name, None) for name in names)
+    return str(next((one for one in found if one), ""))
+
+
+def decision_on(state: Any, item: ToolApprovalItem) -> tuple[bool | None, bool, str | None]:
+    """What a caller decided on a waiting call: approved or not, whether for ever, and the message of a rejection."""
+    nested = state._find_nested_approval_state(item)
+    if nested is not None:
+        state, item = nested
+    context, call_id, name = state._context, call_id_of(item), item.tool_name or ""
+    told: dict[str, Any] = {"existing_pending": item, "tool_lookup_key": item.tool_lookup_key}
+    status = context.get_approval_status(name, call_id, **told)
+    listed = [one for record in context._approvals.values() for one in (record.approved, record.rejected)]
+    single = any(isinstance(one, list) and call_id in one for one in listed)
+    message = context.get_rejection_message(name, call_id, **told) if status is False else None
+    return status, status is not None and not single, message
 
 
 def usage_of_response(usage: Any) -> Usage | None:

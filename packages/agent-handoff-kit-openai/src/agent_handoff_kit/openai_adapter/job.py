@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_handoff_kit.core import Relay
+from agent_handoff_kit.errors import NothingToResume
 from agent_handoff_kit.openai_adapter import _sdk
+from agent_handoff_kit.openai_adapter.approvals import Decision, decisions_in
 from agent_handoff_kit.openai_adapter.attempt import ROOT, Attempt, Guardrails, Records, Scope
 from agent_handoff_kit.openai_adapter.checkpoints import (
     Agents,
@@ -59,6 +61,8 @@ class Job:
     on_diverged: str = "raise"
     serial_tools: bool = False
     update_context: Callable[[Any], Any] | None = None
+    decisions: Sequence[Decision] = ()
+    completes: bool = True
     runner_kwargs: dict[str, Any] = field(default_factory=lambda: {})
 
     def __post_init__(self) -> None:
@@ -67,6 +71,9 @@ class Job:
         hooks = self.runner_kwargs.get("hooks")
         if hooks is not None and not isinstance(hooks, _sdk.RunHooksBase):
             raise TypeError(f"hooks must be RunHooks, not {type(hooks).__name__}; AgentHooks belong to an agent")
+        if isinstance(self.user_input, _sdk.RunState):
+            self.decisions = (*self.decisions, *decisions_in(self.user_input))
+            self.user_input = None
         self.app_context: Any = getattr(self.context, "context", None) if self.has_wrapper else self.context
         self.port = ContextPort(self.app_context, self.dump, self.load, self.relay.store.codec.types)
         self.initial = self.port.taken()
@@ -98,14 +105,23 @@ class Call:
     resumed: bool
     guardrails_skipped: bool
 
+    @property
+    def continued(self) -> dict[str, Any]:
+        """The arguments for the rest of an attempt that goes on from the SDK's own state."""
+        left_out = ("context", "max_turns", *_SERVER_IDS)
+        return {name: value for name, value in self.arguments.items() if name not in left_out}
+
 
 async def kept_start(job: Job, run: Run) -> ResumePoint:
     """Keep the run's input at its first start, and give the resume point there.
 
     Raises:
+        NothingToResume: no input is given, and the run was never started.
         RunInputMismatch: the run was started with other input.
     """
     row = await perform(job, job.relay.store.read_run(run.run_id))
+    if (row is None or row.input is None) and job.user_input is None:
+        raise NothingToResume(run.run_id)
     if row is None or row.input is None:
         count = None if job.session is None else len(await job.session.get_items())
         envelope = start_envelope(job.identity_of(job.starting_agent), job.user_input, job.initial, count)

@@ -20,6 +20,8 @@ async def finish(job: Job, call: Call, result: Any) -> Any:
         PayloadError: the final output cannot be stored.
     """
     attempt = call.attempt
+    if not job.completes:
+        return result
     if call.guardrails_skipped:
         result.input_guardrail_results = []
     told = {

@@ -9,7 +9,9 @@ from typing import Any
 
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.errors import CallInDoubt
+from agent_handoff_kit.journal import Journal
 from agent_handoff_kit.openai_adapter import _sdk
+from agent_handoff_kit.openai_adapter.approvals import apply_decisions, keep_decisions, kept_decisions
 from agent_handoff_kit.openai_adapter.attempt import KitFailure, active
 from agent_handoff_kit.openai_adapter.checkpoints import Agents, ResumePoint
 from agent_handoff_kit.openai_adapter.failures import is_resumable
@@ -93,8 +95,7 @@ class DurableRunner:
             load,
             on_diverged,
             serial_tools,
-            None,
-            runner_kwargs,
+            runner_kwargs=runner_kwargs,
         )
         return await _run(job)
 
@@ -108,6 +109,7 @@ async def _run(job: Job) -> Any:
     try:
         async with job.relay.arun(job.run_id) as run:
             start = await kept_start(job, run)
+            await keep_decisions(Journal(run), job.decisions)
             return await _attempts(job, run, start)
     finally:
         if job.owns_provider:
@@ -136,11 +138,26 @@ async def _attempted(job: Job, call: Call) -> Any:
     token = active.set(scope_of(call.attempt))
     try:
         result = await _sdk.Runner.run(call.agent, call.items, **call.arguments)
+        while result.interruptions and (state := await _decided_state(job, call, result)) is not None:
+            result = await _sdk.Runner.run(call.agent, state, **call.continued)
     finally:
         active.reset(token)
     call.attempt.check()
     await call.attempt.settle(call.attempt.run.ttl)
+    if result.interruptions:
+        await _set_status(job, "waiting")
+        return result
     return await finish(job, call, result)
+
+
+async def _decided_state(job: Job, call: Call, result: Any) -> Any:
+    """The state of a waiting run with the decisions that are stored; None if there is none on what it waits for."""
+    call.attempt.check()
+    state = result.to_state()
+    if not apply_decisions(state, await kept_decisions(call.attempt.journal)):
+        return None
+    await _set_status(job, "open")
+    return state
 
 
 def original(call: Call, error: BaseException) -> BaseException:
@@ -160,4 +177,8 @@ def _may_resume(job: Job, call: Call, error: BaseException) -> bool:
 
 async def _noted(job: Job, error: BaseException) -> None:
     if isinstance(error, CallInDoubt):
-        await perform(job, job.relay.store.setting_status(job.run_id, "in_doubt"))
+        await _set_status(job, "in_doubt")
+
+
+async def _set_status(job: Job, status: str) -> None:
+    await perform(job, job.relay.store.setting_status(job.run_id, status))
