@@ -82,4 +82,3 @@ def _on_item(item: Any, approved: bool, always: bool, message: str | None) -> De
     if isinstance(item, str):
         return Decision(item, approved, None, None, always, message)
     return Decision(_sdk.call_id_of(item), approved, item.tool_name, item.agent.name, always, message)
-

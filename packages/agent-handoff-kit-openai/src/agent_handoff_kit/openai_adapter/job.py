@@ -38,6 +38,18 @@ from agent_handoff_kit.store import awaiting
 from agent_handoff_kit.store.leases import keep_input
 from agent_handoff_kit.store.requests import Plan, Write
 
+OPTIONS = (
+    "agents",
+    "required_keys",
+    "max_resume_attempts",
+    "resume_on",
+    "journal",
+    "dump",
+    "load",
+    "on_diverged",
+    "serial_tools",
+    "update_context",
+)
 _SERVER_IDS = ("previous_response_id", "auto_previous_response_id", "conversation_id")
 _DEFAULT_TURNS = 10
 
@@ -102,7 +114,6 @@ class Call:
     agent: _sdk.Agent[Any]
     items: Any
     arguments: dict[str, Any]
-    resumed: bool
     guardrails_skipped: bool
 
     @property
@@ -165,7 +176,6 @@ async def _call_from(job: Job, run: Run, point: ResumePoint, agent: _sdk.Agent[A
         agent,
         point.items if point.is_start or session is None else [],
         _arguments(job, attempt, point, session),
-        resumed=not point.is_start,
         guardrails_skipped=attempt.guardrails.passed_before,
     )
 

@@ -6,7 +6,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from agent_handoff_kit.core import Relay
 from agent_handoff_kit.journal import WHOLE_RUN
+from agent_handoff_kit.models import HandoffStatus
+from agent_handoff_kit.openai_adapter.checkpoints import Agents, point_in, resolve_agent
+from agent_handoff_kit.openai_adapter.instrument import instrument_graph
 from agent_handoff_kit.openai_adapter.job import Call, Job
 from agent_handoff_kit.openai_adapter.responses import stored_usage
 
@@ -32,6 +36,18 @@ async def finish(job: Job, call: Call, result: Any) -> Any:
     await attempt.journal.put(WHOLE_RUN, {OUTCOME: told})
     await job.relay.acomplete(job.run_id, storable_output(result.last_agent, result.final_output))
     return result
+
+
+async def stored_result(relay: Relay, run_id: str, starting_agent: Any, agents: Agents) -> Any:
+    """The final output of a completed run, validated as the last agent's output type; None for another run."""
+    if await relay.arun_status(run_id) != "completed":
+        return None
+    stored = await relay.aresult(run_id)
+    passed = [one for one in await relay.ahistory(run_id) if one.status is HandoffStatus.RECOVERED]
+    point = point_in(passed[-1]) if passed else None
+    if point is None:
+        return revived_output(starting_agent, stored)
+    return revived_output(resolve_agent(run_id, point, instrument_graph(starting_agent), agents), stored)
 
 
 def storable_output(agent: Any, output: Any) -> Any:

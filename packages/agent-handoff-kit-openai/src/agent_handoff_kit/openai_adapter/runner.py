@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_handoff_kit.core import Relay
-from agent_handoff_kit.errors import CallInDoubt
-from agent_handoff_kit.journal import Journal
 from agent_handoff_kit.openai_adapter import _sdk
-from agent_handoff_kit.openai_adapter.approvals import apply_decisions, keep_decisions, kept_decisions
-from agent_handoff_kit.openai_adapter.attempt import KitFailure, active
-from agent_handoff_kit.openai_adapter.checkpoints import Agents, ResumePoint
-from agent_handoff_kit.openai_adapter.failures import is_resumable
-from agent_handoff_kit.openai_adapter.job import Call, Job, kept_start, next_call, perform, scope_of
-from agent_handoff_kit.openai_adapter.outcome import finish
-from agent_handoff_kit.runs import Run
-
-_logger = logging.getLogger(__name__)
+from agent_handoff_kit.openai_adapter.approvals import Decision, decided
+from agent_handoff_kit.openai_adapter.attempts import Attempts
+from agent_handoff_kit.openai_adapter.checkpoints import Agents
+from agent_handoff_kit.openai_adapter.job import OPTIONS, Call, Job
+from agent_handoff_kit.openai_adapter.outcome import stored_result
+from agent_handoff_kit.openai_adapter.streaming import DurableStream
 
 
 class DurableRunner:
@@ -80,105 +74,114 @@ class DurableRunner:
 
         What the agents raise comes out as it is once the run cannot be resumed; the run stays open.
         """
-        job = Job(
-            relay,
-            run_id,
-            starting_agent,
-            user_input,
-            context,
-            agents,
-            required_keys or {},
-            max_resume_attempts,
-            resume_on,
-            journal,
-            dump,
-            load,
-            on_diverged,
-            serial_tools,
-            runner_kwargs=runner_kwargs,
-        )
-        return await _run(job)
+        own: dict[str, Any] = {
+            "agents": agents,
+            "required_keys": required_keys or {},
+            "max_resume_attempts": max_resume_attempts,
+            "resume_on": resume_on,
+            "journal": journal,
+            "dump": dump,
+            "load": load,
+            "on_diverged": on_diverged,
+            "serial_tools": serial_tools,
+        }
+        job = _job(relay, run_id, starting_agent, user_input, context, {**own, **runner_kwargs})
+        return await Attempts(job).run(_executed)
 
     @staticmethod
     def run_sync(relay: Relay, run_id: str, starting_agent: Any, user_input: Any, **kwargs: Any) -> Any:
         """``run`` for code without an event loop; arguments and errors are the same."""
         return asyncio.run(DurableRunner.run(relay, run_id, starting_agent, user_input, **kwargs))
 
+    @staticmethod
+    def run_streamed(
+        relay: Relay, run_id: str, starting_agent: Any, user_input: Any, *, context: Any = None, **kwargs: Any
+    ) -> DurableStream:
+        """``run``, streamed: a plain call without input or output, whose events are read from the result.
 
-async def _run(job: Job) -> Any:
-    try:
-        async with job.relay.arun(job.run_id) as run:
-            start = await kept_start(job, run)
-            await keep_decisions(Journal(run), job.decisions)
-            return await _attempts(job, run, start)
-    finally:
-        if job.owns_provider:
-            await job.config.model_provider.aclose()
+        Args:
+            relay: where the run is kept.
+            run_id: the run.
+            starting_agent: the first agent.
+            user_input: as for ``run``.
+            context: as for ``run``.
+            kwargs: the further arguments of ``run``.
+
+        Returns:
+            A ``RunResultStreaming`` that shows the current attempt. Its one iterator spans all attempts: an event that
+            was delivered is not delivered again, and a ``RunResumedEvent`` says what is void.
+        """
+        return DurableStream(Attempts(_job(relay, run_id, starting_agent, user_input, context, kwargs)))
+
+    @staticmethod
+    async def resume(
+        relay: Relay,
+        run_id: str,
+        starting_agent: Any,
+        *,
+        approve: Sequence[Any] = (),
+        reject: Sequence[Any] = (),
+        always: bool = False,
+        rejection_message: str | None = None,
+        context: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Go on with a run from what is kept of it, its input too.
+
+        Args:
+            relay: where the run is kept.
+            run_id: the run.
+            starting_agent: the agent that the run was started with.
+            approve: tool calls that may run, each its call id or the waiting item.
+            reject: tool calls that may not.
+            always: the decisions hold for every later call of those tools as well.
+            rejection_message: what the model is told of a rejected call.
+            context: as for ``run``; an empty dict by default, into which the kept context is put.
+            kwargs: as for ``run``; also ``update_context``, called with the context where the replay ends, so that a
+                run which failed verification can go on.
+
+        Raises:
+            NothingToResume: the run was never started.
+            RunAlreadyCompleted, RunInProgress, UnknownAgent, RunDiverged: as ``run``.
+        """
+        decisions = (
+            *decided(approve, approved=True, always=always),
+            *decided(reject, approved=False, always=always, message=rejection_message),
+        )
+        job = _job(relay, run_id, starting_agent, None, {} if context is None else context, kwargs, decisions)
+        return await Attempts(job).run(_executed)
+
+    @staticmethod
+    async def result(relay: Relay, run_id: str, starting_agent: Any, *, agents: Agents = None) -> Any:
+        """The stored final output of a completed run, as the last agent's output type.
+
+        Args:
+            relay: where the run is kept.
+            run_id: the run.
+            starting_agent: the agent that the run was started with.
+            agents: as for ``run``.
+
+        Returns:
+            The final output; None for a run that is not completed.
+
+        Raises:
+            UnknownAgent: the last agent is not at hand.
+        """
+        return await stored_result(relay, run_id, starting_agent, agents)
 
 
-async def _attempts(job: Job, run: Run, start: ResumePoint) -> Any:
-    left = job.max_resume_attempts
-    while True:
-        call = await next_call(job, run, start)
-        try:
-            return await _attempted(job, call)
-        except BaseException as error:
-            settled = await call.attempt.settle(run.ttl)
-            raised = original(call, error)
-            if not settled or left < 1 or not _may_resume(job, call, raised):
-                await _noted(job, raised)
-                raise raised from raised.__cause__
-            left -= 1
-            _logger.warning("run %s failed and is resumed: %r", run.run_id, raised)
-        finally:
-            call.attempt.closed = True
+def _job(
+    relay: Relay,
+    run_id: str,
+    starting_agent: Any,
+    user_input: Any,
+    context: Any,
+    given: dict[str, Any],
+    decisions: Sequence[Decision] = (),
+) -> Job:
+    own = {name: given.pop(name) for name in OPTIONS if name in given}
+    return Job(relay, run_id, starting_agent, user_input, context, decisions=decisions, runner_kwargs=given, **own)
 
 
-async def _attempted(job: Job, call: Call) -> Any:
-    token = active.set(scope_of(call.attempt))
-    try:
-        result = await _sdk.Runner.run(call.agent, call.items, **call.arguments)
-        while result.interruptions and (state := await _decided_state(job, call, result)) is not None:
-            result = await _sdk.Runner.run(call.agent, state, **call.continued)
-    finally:
-        active.reset(token)
-    call.attempt.check()
-    await call.attempt.settle(call.attempt.run.ttl)
-    if result.interruptions:
-        await _set_status(job, "waiting")
-        return result
-    return await finish(job, call, result)
-
-
-async def _decided_state(job: Job, call: Call, result: Any) -> Any:
-    """The state of a waiting run with the decisions that are stored; None if there is none on what it waits for."""
-    call.attempt.check()
-    state = result.to_state()
-    if not apply_decisions(state, await kept_decisions(call.attempt.journal)):
-        return None
-    await _set_status(job, "open")
-    return state
-
-
-def original(call: Call, error: BaseException) -> BaseException:
-    """The error that ended the attempt: the kit's own before what it was turned into."""
-    if call.attempt.failure is not None:
-        return call.attempt.failure
-    return error.error if isinstance(error, KitFailure) else error
-
-
-def _may_resume(job: Job, call: Call, error: BaseException) -> bool:
-    if not isinstance(error, Exception) or not (job.journal or call.resumed or call.attempt.records.epoch):
-        return False
-    if job.resume_on is not None:
-        return bool(job.resume_on(error))
-    return is_resumable(error, call.attempt.from_calls, call.attempt.from_user)
-
-
-async def _noted(job: Job, error: BaseException) -> None:
-    if isinstance(error, CallInDoubt):
-        await _set_status(job, "in_doubt")
-
-
-async def _set_status(job: Job, status: str) -> None:
-    await perform(job, job.relay.store.setting_status(job.run_id, status))
+async def _executed(call: Call, agent: Any, items: Any, arguments: dict[str, Any]) -> Any:
+    return await _sdk.Runner.run(agent, items, **arguments)
