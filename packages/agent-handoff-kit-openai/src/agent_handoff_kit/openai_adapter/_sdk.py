@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import agents
 from agents import (
@@ -51,6 +51,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseOut
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
 from agent_handoff_kit.errors import UnsupportedSDK
+from agent_handoff_kit.openai_adapter.plain import as_dict, as_list
 
 __all__ = [
     "TIMEOUTS",
@@ -84,6 +85,7 @@ __all__ = [
     "Usage",
     "UserError",
     "agent_in_tool",
+    "as_state",
     "call_id_of",
     "completed_event",
     "constructed_item",
@@ -138,9 +140,20 @@ def is_supported(version: str) -> bool:
 
 def run_config(given: Any) -> RunConfig:
     """The run configuration that a caller gave: none, one, or a dict of its fields."""
-    if given is None:
-        return RunConfig()
-    return RunConfig(**given) if isinstance(given, dict) else given
+    fields = as_dict(given)
+    if fields is not None:
+        return RunConfig(**fields)
+    kept: RunConfig = RunConfig() if given is None else given
+    return kept
+
+
+def as_state(value: Any) -> RunState[Any, Any] | None:
+    """The value if it is the SDK's own state of a run."""
+    return value if _is_state(value) else None
+
+
+def _is_state(value: object) -> TypeGuard[RunState[Any, Any]]:
+    return isinstance(value, RunState)
 
 
 def serial_tools(given: Any) -> ToolExecutionConfig:
@@ -167,7 +180,7 @@ def wrap_invoker(tool: FunctionTool, around: Callable[[Invoke], Invoke]) -> None
         wrapped = _with_signature_of(wrapped, outer)
         tool.on_invoke_tool = wrapped
     else:
-        vars(wrapped).update(vars(inner))
+        wrapped.__dict__.update(vars(held))
         setattr(outer, _INNER, wrapped)
     setattr(wrapped, _MARK, True)
 
@@ -202,15 +215,14 @@ def visible_output(context: Any, result: Any) -> Any:
 
 def tool_from_visible_output(visible: Any) -> Any:
     """A tool result that the model sees as this."""
-    return [_part(one) for one in visible] if isinstance(visible, list) else visible
+    parts = as_list(visible)
+    return visible if parts is None else [_part(one) for one in parts]
 
 
 def call_id_of(item: ToolApprovalItem) -> str:
     """The id of a tool call that waits for approval."""
-    raw: Any = item.raw_item
-    names = ("call_id", "id")
-    found = (raw.get(name) if isinstance(raw, dict) else getattr(raw, name, None) for name in names)
-    return str(next((one for one in found if one), ""))
+    raw = as_dict(item.raw_item) or vars(item.raw_item)
+    return str(raw.get("call_id") or raw.get("id") or "")
 
 
 def decision_on(state: Any, item: ToolApprovalItem) -> tuple[bool | None, bool, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
@@ -134,28 +134,28 @@ class Attempt:
         journaling: bool = True,
         on_diverged: str = "raise",
     ) -> None:
-        self.relay = relay
-        self.run = run
-        self.journal = Journal(run)
-        self.port = port
-        self.wrapper = wrapper
-        self.records = records
-        self.guardrails = guardrails
-        self.turns_used = turns_used
-        self.journaling = journaling
-        self.on_diverged = on_diverged
+        self.relay: Relay = relay
+        self.run: Run = run
+        self.journal: Journal = Journal(run)
+        self.port: ContextPort = port
+        self.wrapper: _sdk.RunContextWrapper[Any] = wrapper
+        self.records: Records = records
+        self.guardrails: Guardrails = guardrails
+        self.turns_used: int = turns_used
+        self.journaling: bool = journaling
+        self.on_diverged: str = on_diverged
         self.announced: Announced | None = None
         self.pending: Pending | None = None
-        self.closed = False
+        self.closed: bool = False
         self.from_calls: list[BaseException] = []
         self.from_user: list[BaseException] = []
         self.softened: dict[str, str] = {}
         self.used_tools: set[str] = set()
         self.used_tools_before: frozenset[str] = frozenset()
         self.last_response_id: str | None = None
-        self.replayed_models = 0
-        self.replayed_tools = 0
-        self.update_context: Any = None
+        self.replayed_models: int = 0
+        self.replayed_tools: int = 0
+        self.update_context: Callable[[], Any] | None = None
         self._turns: dict[str, int] = {}
         self._occurrences: dict[str, int] = {}
         self._failure: HandoffKitError | None = None
@@ -237,8 +237,8 @@ class Attempt:
             done, _ = await asyncio.wait(self._at_work, timeout=seconds)
             if not done:
                 return False
-            for one in done:
-                one.cancelled() or one.exception()
+            # Asked for, so that asyncio does not report it as never looked at.
+            _ = [one.exception() for one in done if not one.cancelled()]
         return True
 
     def restore(self, key: str, record: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from agent_handoff_kit.errors import UnknownAgent
 from agent_handoff_kit.models import Checkpoint, make_handoff_envelope
 from agent_handoff_kit.openai_adapter import _sdk
 from agent_handoff_kit.openai_adapter.attempt import Attempt, Pending
+from agent_handoff_kit.openai_adapter.plain import as_dict, as_list
 from agent_handoff_kit.openai_adapter.responses import revived_usage, stored_usage
 from agent_handoff_kit.serialization import decode, encode
 
@@ -85,9 +86,9 @@ def snapshot(attempt: Attempt, pending: Pending) -> None:
 def point_in(checkpoint: Checkpoint) -> ResumePoint | None:
     """The resume point in a checkpoint; None if it was not written by a runner of agents."""
     context = checkpoint.context
-    meta = context.get("meta")
-    resume = meta.get(_RESUME) if isinstance(meta, dict) else None
-    if not isinstance(resume, dict) or checkpoint.seq is None:
+    meta = as_dict(context.get("meta"))
+    resume = None if meta is None else as_dict(meta.get(_RESUME))
+    if resume is None or checkpoint.seq is None:
         return None
     return ResumePoint(
         checkpoint.seq,
@@ -105,7 +106,8 @@ def point_in(checkpoint: Checkpoint) -> ResumePoint | None:
 
 def start_envelope(agent: str, items: Any, context: dict[str, Any], session_count: int | None) -> dict[str, Any]:
     """What is kept of a run's start: its input and context."""
-    messages = items if isinstance(items, list) else [{"role": "user", "content": items}]
+    listed = as_list(items)
+    messages = [{"role": "user", "content": items}] if listed is None else listed
     envelope = envelope_of(START, agent, context, messages)
     envelope["meta"][_RESUME] = {"agent": agent, "session": session_count}
     return envelope
@@ -131,13 +133,13 @@ def resolve_agent(run_id: str, point: ResumePoint, known: Mapping[str, _sdk.Agen
     if found is None and agents is not None:
         found = next((one for name in names if (one := _looked_up(agents, name)) is not None), None)
     if found is None:
-        listed = [*known, *(agents if isinstance(agents, Mapping) else ())]
+        listed = [*known, *(() if callable(agents) or agents is None else agents)]
         raise UnknownAgent(run_id, point.agent, listed)
     return found
 
 
 def _looked_up(agents: Mapping[str, Any] | Callable[[str], Any], name: str) -> Any:
-    if not isinstance(agents, Mapping):
+    if callable(agents):
         return agents(name)
     lowered = {key.lower(): agent for key, agent in agents.items()}
     return agents.get(name, lowered.get(name.lower()))

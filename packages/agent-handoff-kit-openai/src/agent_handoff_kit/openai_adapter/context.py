@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from agent_handoff_kit.models import Checkpoint, context_to_mapping, json_sanitize, make_handoff_envelope
+from agent_handoff_kit.openai_adapter.plain import as_dict, as_list
 from agent_handoff_kit.serialization import decode, encode
 
 ExtractContext = Callable[..., dict[str, Any]]
@@ -40,7 +41,7 @@ class ContextPort:
         if dump is None and _is_fixed(context):
             kind = type(context).__name__
             raise TypeError(f"a context of type {kind} cannot be restored in place; give dump= and load=")
-        self._context = context
+        self._context: Any = context
         self._dump = dump
         self._load = load
         self._types = types
@@ -65,9 +66,9 @@ class ContextPort:
         values = decode(encode(snapshot, types=self._types), types=self._types)
         if self._load is not None:
             self._load(self._context, values)
-        elif isinstance(self._context, dict):
-            self._context.clear()
-            self._context.update(values)
+        elif (held := as_dict(self._context)) is not None:
+            held.clear()
+            held.update(values)
         elif self._context is not None:
             _restore_fields(self._context, values)
 
@@ -93,8 +94,9 @@ def context_from_run_context(ctx: Any, input_data: Any = None) -> dict[str, Any]
         A new dict; that of the envelope's state where the context is a handoff envelope.
     """
     state = _mapping_of(getattr(ctx, "context", None))
-    if "state" in state and "meta" in state and isinstance(state["state"], dict):
-        state = dict(cast("dict[str, Any]", state["state"]))
+    inner = as_dict(state.get("state")) if "meta" in state else None
+    if inner is not None:
+        state = inner
     return {**state, **_mapping_of(input_data)}
 
 
@@ -107,8 +109,8 @@ def messages_from_run_context(ctx: Any) -> list[Any]:
     Returns:
         A new list; empty where there is none.
     """
-    turn_input: Any = getattr(ctx, "turn_input", None)
-    return [json_sanitize(item) for item in turn_input] if isinstance(turn_input, list) else []
+    turn_input = as_list(getattr(ctx, "turn_input", None))
+    return [json_sanitize(item) for item in turn_input or ()]
 
 
 def build_envelope_from_run_context(
@@ -173,9 +175,13 @@ def _is_fixed(context: Any) -> bool:
 
 
 def _restore_fields(context: Any, values: dict[str, Any]) -> None:
-    rebuilt = Checkpoint("restored", "restored", "restored", values, []).context_as(type(context))
-    for name, value in vars(rebuilt).items():
-        object.__setattr__(context, name, value)
-    for name in ("__pydantic_extra__", "__pydantic_fields_set__"):
+    rebuilt = _rebuilt(context, values)
+    for name in (*vars(rebuilt), "__pydantic_extra__", "__pydantic_fields_set__"):
         if hasattr(rebuilt, name):
             object.__setattr__(context, name, getattr(rebuilt, name))
+
+
+def _rebuilt(context: Any, values: dict[str, Any]) -> object:
+    checkpoint = Checkpoint("restored", "restored", "restored", values, [])
+    rebuilt: object = checkpoint.context_as(context.__class__)
+    return rebuilt

@@ -40,7 +40,7 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
         if pending is not None and pending.context is None:
             snapshot(self._attempt, pending)
         instrument_graph(agent)
-        await self._told("on_agent_start", context, agent)
+        await self.told("on_agent_start", context, agent)
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
         """Verify what the receiver needs; announce the checkpoint."""
@@ -58,13 +58,13 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
         else:
             names = (announced.from_agent, announced.to_agent)
             attempt.pending = Pending(*names, receiver, to_agent, announced.required_keys, announced.state)
-        await self._told("on_handoff", context, from_agent=from_agent, to_agent=to_agent)
+        await self.told("on_handoff", context, from_agent=from_agent, to_agent=to_agent)
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         """Note which agents have used tools, as the SDK does."""
         if any(str(getattr(item, "type", "")).endswith("_call") for item in response.output):
             self._attempt.used_tools.add(agent.name)
-        await self._told("on_llm_end", context, agent, response)
+        await self.told("on_llm_end", context, agent, response)
 
     def _identity(self, agent: Any) -> str:
         for name, known in self._known.items():
@@ -73,7 +73,8 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
         self._known[agent.name] = agent
         return str(agent.name)
 
-    async def _told(self, name: str, *args: Any, **kwargs: Any) -> None:
+    async def told(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Call the user's hook of this name."""
         if self._user is None:
             return
         try:
@@ -85,7 +86,7 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
 
 def _forwarded(name: str) -> Callable[..., Any]:
     async def hook(self: AttemptHooks, *args: Any, **kwargs: Any) -> None:
-        await self._told(name, *args, **kwargs)
+        await self.told(name, *args, **kwargs)
 
     return hook
 

@@ -74,7 +74,7 @@ def _reached(start: _sdk.Agent[Any]) -> Iterator[_sdk.Agent[Any]]:
 
 def _once(target: Any, work: Callable[[Any], None]) -> None:
     with _ONCE:
-        if not vars(target).get(_MARK):
+        if not getattr(target, "__dict__", {}).get(_MARK):
             work(target)
             setattr(target, _MARK, True)
 

@@ -83,17 +83,18 @@ class Job:
         hooks = self.runner_kwargs.get("hooks")
         if hooks is not None and not isinstance(hooks, _sdk.RunHooksBase):
             raise TypeError(f"hooks must be RunHooks, not {type(hooks).__name__}; AgentHooks belong to an agent")
-        if isinstance(self.user_input, _sdk.RunState):
-            self.decisions = (*self.decisions, *decisions_in(self.user_input))
+        state = _sdk.as_state(self.user_input)
+        if state is not None:
+            self.decisions = (*self.decisions, *decisions_in(state))
             self.user_input = None
         self.app_context: Any = getattr(self.context, "context", None) if self.has_wrapper else self.context
-        self.port = ContextPort(self.app_context, self.dump, self.load, self.relay.store.codec.types)
-        self.initial = self.port.taken()
-        self.known = instrument_graph(self.starting_agent)
+        self.port: ContextPort = ContextPort(self.app_context, self.dump, self.load, self.relay.store.codec.types)
+        self.initial: dict[str, Any] = self.port.taken()
+        self.known: dict[str, _sdk.Agent[Any]] = instrument_graph(self.starting_agent)
         given = self.runner_kwargs.pop("run_config", None)
         self.owns_provider: bool = given is None or (isinstance(given, dict) and "model_provider" not in given)
-        self.config = _sdk.run_config(given)
-        self.session = self.runner_kwargs.pop("session", None)
+        self.config: _sdk.RunConfig = _sdk.run_config(given)
+        self.session: Any = self.runner_kwargs.pop("session", None)
         self.max_turns: int | None = self.runner_kwargs.pop("max_turns", _DEFAULT_TURNS)
 
     @property
@@ -229,10 +230,20 @@ def _changes(job: Job, point: ResumePoint, session: SessionProxy | None) -> dict
         changes["group_id"] = job.run_id
     if session is not None and not point.is_start:
         # What the session holds up to here is in the captured items already.
-        changes["session_input_callback"] = lambda _history, _new: list(point.items)
+        changes["session_input_callback"] = _Captured(point.items)
     if job.serial_tools:
         changes["tool_execution"] = _sdk.serial_tools(job.config.tool_execution)
     return changes
+
+
+@dataclass(frozen=True)
+class _Captured:
+    """Gives the captured items in place of what a session holds."""
+
+    items: list[Any]
+
+    def __call__(self, history: Any, new: Any) -> list[Any]:
+        return list(self.items)
 
 
 def _server_ids(job: Job, point: ResumePoint) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from agent_handoff_kit.errors import HandoffKitError, PayloadError, RunDiverged
 from agent_handoff_kit.openai_adapter import _sdk
 from agent_handoff_kit.openai_adapter.attempt import ROOT, Attempt, KitFailure, Scope, active
+from agent_handoff_kit.openai_adapter.plain import as_dict
 from agent_handoff_kit.openai_adapter.responses import (
     completed_event,
     revived_response,
@@ -310,7 +311,8 @@ def _totals(usage: Any) -> tuple[int, ...]:
 
 
 def _is_output(item: Any) -> bool:
-    return isinstance(item, dict) and str(item.get("type", "")).endswith("_output")
+    told = as_dict(item)
+    return told is not None and str(told.get("type", "")).endswith("_output")
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from agent_handoff_kit.openai_adapter import _sdk
+from agent_handoff_kit.openai_adapter.plain import as_plain
 
 
 def stored_response(response: _sdk.ModelResponse) -> dict[str, Any]:
@@ -54,15 +55,11 @@ def _stored(
     output: list[Any], usage: _sdk.Usage | None, response_id: str | None, request_id: str | None
 ) -> dict[str, Any]:
     return {
-        "output": [_plain_item(item) for item in output],
+        "output": [as_plain(item) for item in output],
         "usage": None if usage is None else stored_usage(usage),
         "response_id": response_id,
         "request_id": request_id,
     }
-
-
-def _plain_item(item: Any) -> Any:
-    return item if isinstance(item, dict) else item.model_dump(mode="json", exclude_unset=True, warnings=False)
 
 
 def _item(stored: Any) -> Any:

@@ -72,7 +72,7 @@ async def resume_with_agent(
         if found is None:
             raise NothingToResume(run_id)
         _logger.info("run %s goes on with %r from checkpoint %s", run_id, agent.name, found.checkpoint_id)
-        arguments = {"context": checkpoint_state(found), **runner_kwargs}
+        arguments: dict[str, Any] = {"context": checkpoint_state(found), **runner_kwargs}
         result = await _sdk.Runner.run(agent, _input_for(found, prompt), **arguments)
         if mark_recovered and not result.interruptions:
             await relay.acomplete(run_id, storable_output(result.last_agent, result.final_output))

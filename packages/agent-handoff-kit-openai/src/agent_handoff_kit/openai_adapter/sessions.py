@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agent_handoff_kit.errors import StoreDamaged
+from agent_handoff_kit.openai_adapter.plain import as_plain
 
 
 class SessionProxy:
@@ -25,10 +26,10 @@ class SessionProxy:
         self._ahead = list(ahead)
         self._replaying = bool(ahead)
         # The SDK looks at the signatures, which say whether the session wants the run's context.
-        self.get_items = _like(session.get_items, self._get_items)
-        self.add_items = _like(session.add_items, self._add_items)
-        self.pop_item = _like(session.pop_item, self._pop_item)
-        self.clear_session = _like(session.clear_session, self._clear_session)
+        self.get_items: Callable[..., Any] = _like(session.get_items, self._get_items)
+        self.add_items: Callable[..., Any] = _like(session.add_items, self._add_items)
+        self.pop_item: Callable[..., Any] = _like(session.pop_item, self._pop_item)
+        self.clear_session: Callable[..., Any] = _like(session.clear_session, self._clear_session)
 
     @classmethod
     async def open(cls, session: Any, count: int | None) -> SessionProxy:
@@ -107,8 +108,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _short(item: Any, length: int | None = 120) -> str:
     """An item without what a backend may add or leave out."""
-    plain = item if isinstance(item, dict) else vars(item)
-    told = {key: value for key, value in plain.items() if value is not None and key != "id"}
+    told = {key: value for key, value in as_plain(item).items() if value is not None and key != "id"}
     return json.dumps(told, sort_keys=True, default=str)[:length]
 
 

@@ -13,6 +13,7 @@ from agent_handoff_kit.openai_adapter import _sdk
 from agent_handoff_kit.openai_adapter.attempts import Attempts
 from agent_handoff_kit.openai_adapter.job import Call
 from agent_handoff_kit.openai_adapter.journal import hash_of
+from agent_handoff_kit.openai_adapter.plain import as_plain
 
 _END = object()
 
@@ -41,7 +42,7 @@ class Delivered:
     """Which events the reader has, so that a replay does not deliver them again."""
 
     def __init__(self) -> None:
-        self.void = 0
+        self.void: int = 0
         self._epoch = 0
         self._now: Counter[str] = Counter()
         self._again: Counter[str] = Counter()
@@ -231,5 +232,4 @@ def _key_of(event: Any) -> str | None:
 
 
 def _told(item: Any) -> Any:
-    raw: Any = item.raw_item
-    return raw if isinstance(raw, dict) else raw.model_dump(mode="json", exclude_unset=True)
+    return as_plain(item.raw_item)
