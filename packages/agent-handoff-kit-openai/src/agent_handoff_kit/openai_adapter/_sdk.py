@@ -37,6 +37,7 @@ from agents import (
     UserError,
     custom_span,
     function_tool,
+    get_current_trace,
     handoff,
     trace,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "custom_span",
     "decision_on",
     "function_tool",
+    "get_current_trace",
     "handoff",
     "require_supported_sdk",
     "run_config",

@@ -14,6 +14,7 @@ from agent_handoff_kit.openai_adapter.checkpoints import ResumePoint
 from agent_handoff_kit.openai_adapter.failures import is_resumable
 from agent_handoff_kit.openai_adapter.job import Call, Job, kept_start, next_call, perform, scope_of
 from agent_handoff_kit.openai_adapter.outcome import finish
+from agent_handoff_kit.openai_adapter.traces import resume_span
 from agent_handoff_kit.runs import Run
 
 _logger = logging.getLogger(__name__)
@@ -71,9 +72,10 @@ class Attempts:
     async def _once(self, call: Call, execute: Execute) -> Any:
         token = active.set(scope_of(call.attempt))
         try:
-            result = await execute(call, call.agent, call.items, call.arguments)
-            while result.interruptions and (state := await self._decided(call, result)) is not None:
-                result = await execute(call, call.agent, state, call.continued)
+            with resume_span(self.job, call):
+                result = await execute(call, call.agent, call.items, call.arguments)
+                while result.interruptions and (state := await self._decided(call, result)) is not None:
+                    result = await execute(call, call.agent, state, call.continued)
         finally:
             active.reset(token)
         call.attempt.check()

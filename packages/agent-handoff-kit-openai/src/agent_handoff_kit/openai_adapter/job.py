@@ -115,6 +115,7 @@ class Call:
     agent: _sdk.Agent[Any]
     items: Any
     arguments: dict[str, Any]
+    resumed: bool
     guardrails_skipped: bool
 
     @property
@@ -177,6 +178,7 @@ async def _call_from(job: Job, run: Run, point: ResumePoint, agent: _sdk.Agent[A
         agent,
         point.items if point.is_start or session is None else [],
         _arguments(job, attempt, point, session),
+        resumed=not point.is_start or not attempt.records.exhausted,
         guardrails_skipped=attempt.guardrails.passed_before,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from agent_handoff_kit.openai_adapter.checkpoints import Agents
 from agent_handoff_kit.openai_adapter.job import OPTIONS, Call, Job
 from agent_handoff_kit.openai_adapter.outcome import stored_result
 from agent_handoff_kit.openai_adapter.streaming import DurableStream
+
+_logger = logging.getLogger(__name__)
 
 
 class DurableRunner:
@@ -152,6 +155,31 @@ class DurableRunner:
         return await Attempts(job).run(_executed)
 
     @staticmethod
+    async def recover_orphans(
+        relay: Relay, build: Callable[[str], Any], *, limit: int | None = None
+    ) -> list[tuple[str, Any]]:
+        """Take over open runs whose owner is gone, one after another, and go on with each.
+
+        Args:
+            relay: where the runs are kept.
+            build: called with a run id; gives the agent that the run was started with, or that agent and a dict of
+                further arguments of ``resume``.
+            limit: how many runs to take; all by default.
+
+        Returns:
+            Each run id with the result of its run, or with the exception that ended it.
+        """
+        recovered: list[tuple[str, Any]] = []
+        while limit is None or len(recovered) < limit:
+            scopes = await relay.aclaim_orphans(1)
+            if not scopes:
+                break
+            for scope in scopes:
+                async with scope:
+                    recovered.append((scope.run_id, await _recovered(relay, scope.run_id, build)))
+        return recovered
+
+    @staticmethod
     async def result(relay: Relay, run_id: str, starting_agent: Any, *, agents: Agents = None) -> Any:
         """The stored final output of a completed run, as the last agent's output type.
 
@@ -181,6 +209,19 @@ def _job(
 ) -> Job:
     own = {name: given.pop(name) for name in OPTIONS if name in given}
     return Job(relay, run_id, starting_agent, user_input, context, decisions=decisions, runner_kwargs=given, **own)
+
+
+async def _recovered(relay: Relay, run_id: str, build: Callable[[str], Any]) -> Any:
+    try:
+        agent, options = _parts_of(build(run_id))
+        return await DurableRunner.resume(relay, run_id, agent, **options)
+    except Exception as error:
+        _logger.warning("run %s could not be recovered", run_id, exc_info=True)
+        return error
+
+
+def _parts_of(built: Any) -> tuple[Any, dict[str, Any]]:
+    return (built, {}) if hasattr(built, "handoffs") else built
 
 
 async def _executed(call: Call, agent: Any, items: Any, arguments: dict[str, Any]) -> Any:
