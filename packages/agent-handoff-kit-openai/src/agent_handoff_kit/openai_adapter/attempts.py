@@ -63,6 +63,8 @@ class Attempts:
                 raised = _original(call, error)
                 if not settled or left < 1 or not self._may_resume(call, raised):
                     await self._noted(raised)
+                    if raised is error:
+                        raise
                     raise raised from raised.__cause__
                 left -= 1
                 _logger.warning("run %s failed and is resumed: %r", run.run_id, raised)

@@ -62,8 +62,11 @@ class ContextPort:
         return self._taken()
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Put a snapshot into the caller's object."""
-        values = decode(encode(snapshot, types=self._types), types=self._types)
+        """Put a snapshot into the caller's object; one that is as it was keeps the very objects that are in it."""
+        data = encode(snapshot, types=self._types)
+        if data == encode(self.taken(), types=self._types):
+            return
+        values = decode(data, types=self._types)
         if self._load is not None:
             self._load(self._context, values)
         elif (held := as_dict(self._context)) is not None:

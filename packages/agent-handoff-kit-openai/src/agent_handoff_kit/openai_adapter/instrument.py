@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -39,6 +40,9 @@ def instrument_agent(agent: _sdk.Agent[Any]) -> None:
         _instrument_tool(tool)
     for guardrail in agent.input_guardrails:
         instrument_guardrail(guardrail)
+    for entry in agent.handoffs:
+        if isinstance(entry, _sdk.Handoff):
+            _once(entry, _instrument_handoff)
     if agent.mcp_servers:
         _once(agent, _instrument_listing)
 
@@ -107,6 +111,39 @@ def _instrument_listing(agent: _sdk.Agent[Any]) -> None:
         return tools
 
     vars(agent)["get_all_tools"] = get_all_tools
+
+
+def _instrument_handoff(handoff: Any) -> None:
+    handoff.on_invoke_handoff = blamed(handoff.on_invoke_handoff)
+    if handoff.input_filter is not None:
+        handoff.input_filter = blamed(handoff.input_filter)
+
+
+def blamed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable of the user's, whose errors say nothing of the run and are never met by another attempt."""
+
+    def note(error: BaseException) -> None:
+        scope = active.get()
+        if scope is not None:
+            scope.attempt.from_user.append(error)
+
+    async def awaited(result: Any) -> Any:
+        try:
+            return await result
+        except BaseException as error:
+            note(error)
+            raise
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            note(error)
+            raise
+        return awaited(result) if inspect.isawaitable(result) else result
+
+    return called
 
 
 def _instrument_provider(provider: Any) -> None:

@@ -26,6 +26,7 @@ from agent_handoff_kit.openai_adapter.checkpoints import (
 from agent_handoff_kit.openai_adapter.context import ContextPort
 from agent_handoff_kit.openai_adapter.hooks import AttemptHooks, input_filter
 from agent_handoff_kit.openai_adapter.instrument import (
+    blamed,
     instrument_graph,
     instrument_guardrail,
     instrument_model,
@@ -228,6 +229,8 @@ def _changes(job: Job, point: ResumePoint, session: SessionProxy | None) -> dict
     user_filter = job.config.call_model_input_filter
     count = (lambda: None) if session is None else (lambda: session.count)
     changes: dict[str, Any] = {"call_model_input_filter": input_filter(user_filter, count)}
+    if job.config.handoff_input_filter is not None:
+        changes["handoff_input_filter"] = blamed(job.config.handoff_input_filter)
     if job.config.group_id is None:
         changes["group_id"] = job.run_id
     if session is not None and not point.is_start:
