@@ -102,6 +102,45 @@ def test_any_accepted_value_comes_back_the_same(value: Any) -> None:
     assert same(s.decode(data), value)
 
 
+def bytes_without_orjson(value: Any) -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s, "ORJSON", None)
+        patch.setattr(_tagged_read, "ORJSON", None)
+        return s.encode(value, strict=True)
+
+
+@given(values)
+@settings(max_examples=300, deadline=None)
+def test_the_bytes_do_not_depend_on_the_encoder(value: Any) -> None:
+    pytest.importorskip("orjson")
+    assert s.encode(value, strict=True) == bytes_without_orjson(value)
+
+
+SPELLINGS: list[Any] = [
+    [1e16, 1e-07, 1e-05, 0.0001, 9.999999999999999e-05, 9007199254740993.0, 1e15, 123456789012345680.0, 5e-324, 1e308],
+    [-1e16, -1e-07, -0.0001, -0.0, 0.1, 1.0, -9999999999999998.0, {"half \ud83d": 1e22}, (1e16,)],
+    "".join(map(chr, range(0x300))),
+    "\u2028\u2029\ufeff\uffff\U0001f600\U0010ffff",
+    {"ключ \x7f": "\ud83d", "\x1b": "\ud83d\ude00"},
+    [2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64],
+]
+
+
+@pytest.mark.parametrize("value", SPELLINGS, ids=range(len(SPELLINGS)))
+def test_numbers_and_characters_are_spelled_alike_by_every_encoder(value: Any) -> None:
+    pytest.importorskip("orjson")
+    data = s.encode(value, strict=True)
+    assert data == bytes_without_orjson(value)
+    assert same(s.decode(data), value)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))
+@settings(max_examples=500, deadline=None)
+def test_floats_are_spelled_alike_by_every_encoder(value: list[float]) -> None:
+    pytest.importorskip("orjson")
+    assert s.encode(value) == bytes_without_orjson(value)
+
+
 EDGES = [
     {"score": math.nan, "cap": math.inf, "low": -math.inf, "zero": -0.0},
     {"note": "a\x00b", "t": "half \ud83d", "two": "\ud83d" + "\ude00", "whole": "\U0001f600"},

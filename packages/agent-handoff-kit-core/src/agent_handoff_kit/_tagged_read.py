@@ -45,7 +45,20 @@ def optional(name: str) -> Any:
 ORJSON: Any = optional("orjson")
 
 
-def is_plain(value: Any, depth: int, budget: list[int]) -> bool:
+class Budget:
+    """What a walk may still write, and what it found out on the way.
+
+    ``portable`` turns False at a float that encoders spell in different ways.
+    """
+
+    __slots__ = ("left", "portable")
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.portable = True
+
+
+def is_plain(value: Any, depth: int, budget: Budget) -> bool:
     """Tell whether the value is JSON as it stands; False also for anything the full walk must report on."""
     kind = type_of(value)
     if kind is dict:
@@ -58,10 +71,10 @@ def is_plain(value: Any, depth: int, budget: list[int]) -> bool:
     elif kind is list:
         items = value
     else:
-        return _is_plain_leaf(value)
+        return _is_plain_leaf(value, budget)
     # A container shared by many parents is written once per parent: count what is written, not what is in memory.
-    budget[0] -= len(value) + 1
-    if depth >= MAX_DEPTH or budget[0] < 0:
+    budget.left -= len(value) + 1
+    if depth >= MAX_DEPTH or budget.left < 0:
         return False
     for item in items:
         kind = type_of(item)
@@ -70,37 +83,43 @@ def is_plain(value: Any, depth: int, budget: list[int]) -> bool:
         if kind is dict or kind is list:
             if not is_plain(item, depth + 1, budget):
                 return False
-        elif not _is_plain_leaf(item):
+        elif not _is_plain_leaf(item, budget):
             return False
     return True
 
 
-def _is_plain_leaf(value: Any) -> bool:
+def _is_plain_leaf(value: Any, budget: Budget) -> bool:
     kind = type_of(value)
     if kind is int:
         return bool(INT_MIN <= value <= INT_MAX)
     if kind is float:
+        budget.portable = budget.portable and spelled_alike(value)
         return bool(-_INF < value < _INF)
     return kind is str or value is None or kind is bool
 
 
-def plain_bytes(value: Any) -> bytes | None:
-    """Write a plain tree, or give None when a string in it might hold half a surrogate pair."""
-    if ORJSON is not None:
-        try:
-            return cast(bytes, ORJSON.dumps(value))
-        except TypeError:
-            return None
-    text = stdlib(value)
-    return None if "\\ud" in text else text.encode("ascii")
+def spelled_alike(value: float) -> bool:
+    """Whether every encoder writes this float with the same characters: those that need no exponent."""
+    return 1e-4 <= value < 1e16 or -1e16 < value <= -1e-4 or value == 0
+
+
+def plain_bytes(value: Any, *, portable: bool = True) -> bytes | None:
+    """Write a plain tree, or give None when a string in it holds half a surrogate pair.
+
+    The bytes are the same with and without orjson: processes that share a store compare digests.
+    """
+    try:
+        return tree_bytes(value, portable=portable)
+    except (TypeError, UnicodeEncodeError):
+        return None
 
 
 def stdlib(tree: Any) -> str:
-    return json.dumps(tree, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(tree, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def tree_bytes(tree: Any) -> bytes:
-    return cast(bytes, ORJSON.dumps(tree)) if ORJSON is not None else stdlib(tree).encode("ascii")
+def tree_bytes(tree: Any, *, portable: bool = True) -> bytes:
+    return cast(bytes, ORJSON.dumps(tree)) if portable and ORJSON is not None else stdlib(tree).encode()
 
 
 def whole(text: str) -> bool:

@@ -16,7 +16,18 @@ from typing import Any, NoReturn, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from agent_handoff_kit._tagged_read import INT_MAX, INT_MIN, MAX_DEPTH, TAG, registry, stdlib, type_of, untag, whole
+from agent_handoff_kit._tagged_read import (
+    INT_MAX,
+    INT_MIN,
+    MAX_DEPTH,
+    TAG,
+    registry,
+    spelled_alike,
+    stdlib,
+    type_of,
+    untag,
+    whole,
+)
 from agent_handoff_kit.errors import LossyPayloadWarning, PayloadError
 
 
@@ -38,6 +49,7 @@ class Encoder:
     def __init__(self, strict: bool, max_bytes: int, types: Sequence[type], root: str) -> None:
         self.strict = strict
         self.budget = max_bytes
+        self.portable = True
         self.types = registry(types)
         self.root = root
         self.trail: list[Any] = []
@@ -81,6 +93,7 @@ class Encoder:
         return value if INT_MIN <= value <= INT_MAX else _tagged("int", format(value, "x"))
 
     def real(self, value: float, depth: int) -> Any:
+        self.portable = self.portable and spelled_alike(value)
         return value if math.isfinite(value) else _tagged("num", repr(value))
 
     def moment(self, value: datetime | time, depth: int) -> Any:

@@ -16,6 +16,7 @@ from agent_handoff_kit._tagged_read import (
     MAX_DEPTH,
     MAX_TEXT,
     ORJSON,
+    Budget,
     is_dict,
     is_plain,
     plain_bytes,
@@ -47,9 +48,11 @@ def encode(
         PayloadError: for a cycle, too much nesting, too many bytes, or a lossy value under ``strict``.
     """
     try:
-        data = plain_bytes(value) if is_plain(value, 0, [max_bytes]) else None
+        budget = Budget(max_bytes)
+        data = plain_bytes(value, portable=budget.portable) if is_plain(value, 0, budget) else None
         if data is None:
-            data = tree_bytes(Encoder(strict, max_bytes, types, root).walk(value, 1))
+            encoder = Encoder(strict, max_bytes, types, root)
+            data = tree_bytes(encoder.walk(value, 1), portable=encoder.portable)
     except RecursionError:
         raise PayloadError(root, "nested too deeply for the remaining stack") from None
     if len(data) > max_bytes:
@@ -79,7 +82,7 @@ def canonical(value: Any, *, root: str = "$") -> bytes:
 
 def all_plain(values: Sequence[Any]) -> bool:
     """Whether every value is plain JSON by exact type, so that encoding changes nothing."""
-    return all(is_plain(value, 0, [MAX_BYTES]) for value in values)
+    return all(is_plain(value, 0, Budget(MAX_BYTES)) for value in values)
 
 
 def encode_messages(
