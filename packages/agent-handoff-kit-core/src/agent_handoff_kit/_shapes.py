@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
+from agent_handoff_kit._annotations import Fitting, is_typed_dict, with_later_fields
 from agent_handoff_kit._tagged_read import is_dict
 
 T = TypeVar("T")
@@ -31,9 +32,10 @@ def adapter_for(kind: Any) -> Any:
     except ImportError:
         return None
     try:
-        return pydantic.TypeAdapter(kind)
+        adapter = pydantic.TypeAdapter(kind)
     except (pydantic.errors.PydanticUserError, NameError):
         return None
+    return adapter if adapter.pydantic_complete else None
 
 
 def as_type(kind: type[T], data: Mapping[str, Any]) -> T:
@@ -47,8 +49,8 @@ def as_type(kind: type[T], data: Mapping[str, Any]) -> T:
         An instance of the type.
 
     Raises:
-        TypeError: when the type is none of these, or a dataclass misses a field.
-        ValueError: when pydantic finds the data unfit.
+        TypeError: when the type is none of these, its annotations cannot be resolved, or a dataclass misses a field.
+        ValueError: when the data are unfit.
     """
     target: Any = kind
     if target is dict:
@@ -56,37 +58,18 @@ def as_type(kind: type[T], data: Mapping[str, Any]) -> T:
     if not (dataclasses.is_dataclass(target) or is_typed_dict(target) or hasattr(target, "model_validate")):
         raise TypeError(f"{target!r} is not a dict, dataclass, TypedDict or pydantic model")
     adapter = adapter_for(target)
-    if adapter is not None:
-        return cast(T, adapter.validate_python(dict(data)))
-    return cast(T, _build(target, data) if dataclasses.is_dataclass(target) else dict(data))
+    if adapter is None:
+        return cast(T, _fitted(target, data))
+    made = adapter.validate_python(dict(data))
+    return cast(T, with_later_fields(made, data) if dataclasses.is_dataclass(made) else made)
 
 
-def is_typed_dict(kind: Any) -> bool:
-    """Tell whether a type is a TypedDict, from whichever module.
-
-    Args:
-        kind: any object.
-
-    Returns:
-        True for a TypedDict class.
-    """
-    return isinstance(kind, type) and hasattr(kind, "__required_keys__") and dict in kind.__mro__
-
-
-def _build(kind: Any, data: Mapping[str, Any]) -> Any:
-    hints = typing.get_type_hints(kind)
-    given: dict[str, Any] = {}
-    for item in dataclasses.fields(kind):
-        if item.init and item.name in data:
-            given[item.name] = _nested(hints.get(item.name), data[item.name])
-    return kind(**given)
-
-
-def _nested(hint: Any, value: Any) -> Any:
-    if not is_dict(value) or typing.get_origin(hint) is dict:
-        return value
-    options = [o for o in (hint, *typing.get_args(hint)) if isinstance(o, type) and dataclasses.is_dataclass(o)]
-    return _build(options[0], value) if options else value
+def _fitted(kind: Any, data: Mapping[str, Any]) -> Any:
+    fitting = Fitting()
+    made = fitting.fit(kind, dict(data))
+    if fitting.objections:
+        raise (TypeError if fitting.missing else ValueError)("; ".join(fitting.objections))
+    return made
 
 
 def innermost(function: Any) -> Any:

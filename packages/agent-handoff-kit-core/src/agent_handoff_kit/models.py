@@ -161,7 +161,7 @@ class Checkpoint:
 
         Raises:
             TypeError: when the type is none of these, or a dataclass misses a field.
-            ValueError: when pydantic finds the state unfit.
+            ValueError: when the state is unfit.
         """
         return as_type(kind, checkpoint_state(self))
 
@@ -176,7 +176,7 @@ class Checkpoint:
 
         Raises:
             TypeError: when the type is none of these, or a dataclass misses a field.
-            ValueError: when pydantic finds the context unfit.
+            ValueError: when the context is unfit.
         """
         return as_type(kind, self.context)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_handoff_kit._shapes import adapter_for, is_typed_dict
+from agent_handoff_kit._annotations import Fitting, is_typed_dict
+from agent_handoff_kit._shapes import adapter_for
 
 Check = Callable[[Any], Any]
 
@@ -100,36 +100,6 @@ def _pydantic_reasons(adapter: Any, schema: Any, state: Mapping[Any, Any]) -> li
 
 
 def _plain_reasons(schema: Any, state: Mapping[Any, Any]) -> list[str]:
-    hints = typing.get_type_hints(schema)
-    reasons: list[str] = []
-    for name in _required_fields(schema):
-        if name not in state:
-            reasons.append(f"{name}: field of {check_name(schema)} is missing")
-    for name, hint in hints.items():
-        if name in state and not _fits(state[name], hint):
-            reasons.append(f"{name}: expected {hint.__name__}, found {type(state[name]).__name__}")
-    return reasons
-
-
-def _required_fields(schema: Any) -> list[str]:
-    if not dataclasses.is_dataclass(schema):
-        return sorted(schema.__required_keys__)
-    absent = dataclasses.MISSING
-    return [
-        item.name
-        for item in dataclasses.fields(schema)
-        if item.init and item.default is absent and item.default_factory is absent
-    ]
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if not isinstance(hint, type) or typing.get_origin(hint) is not None or is_typed_dict(hint):
-        return True
-    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        return True
-    if hint is float and type(value) is int:
-        return True
-    try:
-        return isinstance(value, hint)
-    except TypeError:
-        return True
+    fitting = Fitting()
+    fitting.fit(schema, dict(state))
+    return fitting.objections
