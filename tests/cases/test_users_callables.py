@@ -46,9 +46,7 @@ class FaultyModel(pydantic.BaseModel):
         return value
 
 
-class FaultyContext(pydantic.BaseModel):
-    n: int = 1
-
+class FaultyContext:
     def model_dump(self, *args: Any, **kwargs: Any) -> Any:
         return faulty()
 

@@ -164,7 +164,7 @@ def test_a_running_0_1_0_is_refused_on_a_migrated_file(environment: Path, tmp_pa
 
 LAYERS = (
     ("errors",),
-    ("serialization", "_tagged_read", "_tagged_write", "_shapes", "_annotations"),
+    ("serialization", "_tagged_read", "_tagged_write", "_shapes", "_annotations", "_registered", "_redaction"),
     ("models", "calls", "arguments"),
     ("verification",),
     ("store",),

@@ -131,7 +131,7 @@ def without_pydantic(patch: pytest.MonkeyPatch) -> None:
 
 
 def stored(context: dict[str, Any]) -> Checkpoint:
-    return Checkpoint("r", "a", "b", decode(encode(context)), [])
+    return Checkpoint("r", "a", "b", decode(encode(context, noted=[])), [])
 
 
 @pytest.mark.usefixtures("adapter")

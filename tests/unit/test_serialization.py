@@ -9,7 +9,6 @@ import math
 import pathlib
 import subprocess
 import sys
-import warnings
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -234,32 +233,6 @@ def test_an_unknown_type_is_refused_when_strict() -> None:
     with pytest.raises(PayloadError) as caught:
         s.encode({"a": {"b c": 1j}}, strict=True)
     assert caught.value.path == "$.a['b c']"
-
-
-def test_unregistered_types_keep_their_value_without_a_warning() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        data = s.encode([Item("a", Decimal("1.0")), Colour.RED, Level.HIGH], strict=True)
-    assert s.decode(data) == [{"name": "a", "price": Decimal("1.0")}, "red", 3]
-
-
-def test_registered_types_come_back_as_themselves() -> None:
-    types = (Item, Colour, Level)
-    value = {"i": [Item("a", Decimal("1.0"))], "s": {Colour.RED, Item("b", Decimal(2))}, "l": Level.HIGH}
-    assert same(s.decode(s.encode(value, types=types), types=types), value)
-
-
-def test_a_registered_type_unknown_to_the_reader_is_an_error() -> None:
-    with pytest.raises(PayloadError, match="Item"):
-        s.decode(s.encode(Item("a", Decimal(1)), types=(Item,)))
-
-
-def test_a_pydantic_model_keeps_its_value_and_its_type_when_registered() -> None:
-    pydantic = pytest.importorskip("pydantic")
-    model = pydantic.create_model("Ticket", ticket_id=(int, ...), due=(date, ...))
-    value = model(ticket_id=7, due=date(2030, 1, 2))
-    assert s.decode(s.encode(value, strict=True)) == {"ticket_id": 7, "due": date(2030, 1, 2)}
-    assert s.decode(s.encode(value, types=(model,)), types=(model,)) == value
 
 
 def test_members_that_become_the_same_are_refused() -> None:

@@ -27,6 +27,11 @@ def is_typed_dict(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "__required_keys__") and dict in kind.__mro__
 
 
+def is_named_tuple(kind: type) -> bool:
+    """Tell whether a class is a named tuple."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
 @lru_cache(maxsize=256)
 def hints_of(kind: Any) -> dict[str, Any]:
     """The annotations of a class, resolved.
@@ -66,7 +71,7 @@ class Fitting:
 
     def fit(self, hint: Any, value: Any, path: str = "") -> Any:
         """The value as the annotation says; the value itself where it does not fit."""
-        hint = _bare(hint)
+        hint = bare(hint)
         origin = typing.get_origin(hint)
         if origin is typing.Union or origin is types.UnionType:
             return self._one_of(hint, value, path)
@@ -88,7 +93,7 @@ class Fitting:
                 return self._made(kind.model_validate, path, value)
         if issubclass(kind, Enum):
             return value if isinstance(value, kind) else self._made(kind, path, value)
-        if issubclass(kind, tuple) and hasattr(kind, "_fields") and isinstance(value, (tuple, list)):
+        if is_named_tuple(kind) and isinstance(value, (tuple, list)):
             return self._named_tuple(kind, cast("Sequence[Any]", value), path)
         if is_typed_dict(kind):
             return self._refused(kind, value, path)
@@ -111,7 +116,7 @@ class Fitting:
         return self._refused(kind, value, path)
 
     def _one_of(self, hint: Any, value: Any, path: str) -> Any:
-        options = [_bare(option) for option in typing.get_args(hint)]
+        options = [bare(option) for option in typing.get_args(hint)]
         if type(value) in options:
             return value
         trials = [(option, Fitting()) for option in options]
@@ -218,7 +223,7 @@ def with_later_fields(made: Any, data: Mapping[str, Any]) -> Any:
     return made
 
 
-def _bare(hint: Any) -> Any:
+def bare(hint: Any) -> Any:
     """The annotation without what stands around it: qualifiers, aliases, new types."""
     while True:
         name = getattr(typing.get_origin(hint), "_name", None)

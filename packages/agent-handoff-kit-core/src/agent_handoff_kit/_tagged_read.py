@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any, TypeGuard, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from agent_handoff_kit.errors import PayloadError
+from agent_handoff_kit._registered import rebuilt
 
 TAG = "$ahk"
 MAX_DEPTH = 200
@@ -132,14 +131,6 @@ def whole(text: str) -> bool:
     return True
 
 
-def registry(types: Sequence[type]) -> dict[str, type]:
-    known: dict[str, type] = {}
-    for kind in types:
-        if known.setdefault(kind.__name__, kind) is not kind:
-            raise PayloadError("types", f"two registered types are both named {kind.__name__!r}")
-    return known
-
-
 def _moment(content: list[Any], kind: Any) -> Any:
     text, fold, zone = content
     return kind.fromisoformat(text).replace(fold=fold, tzinfo=_zone(zone))
@@ -204,29 +195,6 @@ def _untag_values(node: dict[str, Any], types: dict[str, type]) -> dict[str, Any
 
 
 def _rebuild(tag: str, name: str, content: Any, types: dict[str, type]) -> Any:
-    kind: Any = types.get(name)
-    if kind is None:
+    if name not in types:
         raise ValueError(f"type {name!r} is not registered here; pass it in types=")
-    if tag == "enum":
-        return kind(content)
-    if tag == "model":
-        return kind.model_validate(content)
-    if tag == "data":
-        return _rebuild_dataclass(kind, content)
-    raise ValueError(f"unknown tag {tag!r}")
-
-
-def _rebuild_dataclass(kind: Any, content: dict[str, Any]) -> Any:
-    # Without __init__ and __post_init__: the stored fields already are what those had made.
-    made = kind.__new__(kind)
-    for field in dataclasses.fields(kind):
-        if field.name in content:
-            item = content[field.name]
-        elif field.default is not dataclasses.MISSING:
-            item = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            item = field.default_factory()
-        else:
-            raise ValueError(f"field {field.name!r} of {kind.__name__} was not stored")
-        object.__setattr__(made, field.name, item)
-    return made
+    return rebuilt(tag, types[name], content)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
@@ -16,12 +15,20 @@ from typing import Any, NoReturn, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from agent_handoff_kit._registered import (
+    BUILTINS,
+    alike,
+    data_fields,
+    is_model,
+    model_content,
+    model_fields,
+    registry,
+)
 from agent_handoff_kit._tagged_read import (
     INT_MAX,
     INT_MIN,
     MAX_DEPTH,
     TAG,
-    registry,
     spelled_alike,
     stdlib,
     type_of,
@@ -31,9 +38,11 @@ from agent_handoff_kit._tagged_read import (
 from agent_handoff_kit.errors import LossyPayloadWarning, PayloadError
 
 
-def _is_model(value: Any) -> bool:
-    pydantic: Any = sys.modules.get("pydantic")
-    return pydantic is not None and isinstance(value, pydantic.BaseModel)
+def complain(path: str, kind: type, what: str, *, strict: bool) -> None:
+    """Refuse a value that loses something, or warn about it."""
+    if strict:
+        raise PayloadError(path, f"a {kind.__name__} {what}")
+    warnings.warn(LossyPayloadWarning(f"{path}: {kind.__name__} {what}"), stacklevel=4)
 
 
 def _tagged(name: str, content: Any) -> dict[str, Any]:
@@ -44,13 +53,28 @@ _NAN = '{"$ahk":"num","v":"nan"}'  # Not equal to itself, so several may stand i
 
 
 class Encoder:
-    """One walk over one value; thrown away after it, also when it fails."""
+    """One walk over one value; thrown away after it, also when it fails.
 
-    def __init__(self, strict: bool, max_bytes: int, types: Sequence[type], root: str) -> None:
+    ``noted``: the value is that of a record type, which makes it again. Paths at which a type is lost are noted
+    there, without a complaint, and pydantic models are written as the instance holds them.
+    """
+
+    def __init__(
+        self,
+        strict: bool,
+        max_bytes: int,
+        types: Sequence[type],
+        root: str,
+        *,
+        noted: list[str] | None = None,
+    ) -> None:
         self.strict = strict
+        self.noted = noted
         self.budget = max_bytes
         self.portable = True
-        self.types = registry(types)
+        self.kinds = tuple(types)
+        self.types = registry(self.kinds)
+        self.checking = False
         self.root = root
         self.trail: list[Any] = []
         self.open: set[int] = set()
@@ -157,32 +181,78 @@ class Encoder:
 
     def other(self, value: Any, depth: int) -> Any:
         """Handle what has no writer by exact type: registered types first, then types that keep only their value."""
-        name = type(value).__name__ if self.types.get(type(value).__name__) is type(value) else None
         if isinstance(value, Enum):
-            return self.named("enum", name, lambda: value.value, value, depth)
-        if _is_model(value):
-            return self.named("model", name, value.model_dump, value, depth)
+            return self.named("enum", lambda: value.value, value, depth)
+        if is_model(value):
+            return self.model(value, depth)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in dataclasses.fields(value)]
-            return self.named("data", name, lambda: {n: getattr(value, n) for n in names}, value, depth)
-        for base, plain in _VALUE_OF.items():
+            return self.named("data", lambda: data_fields(value), value, depth)
+        for base in BUILTINS:
             if isinstance(value, base):
-                return self.walk(plain(value), depth)
-        for base in (dict, list, tuple, set, frozenset):
-            if isinstance(value, base):
-                return _WRITERS[base](self, value, depth)
+                return self.like(base, value, depth)
         return self.lossy(value, depth)
 
-    def named(self, tag: str, name: str | None, content: Callable[[], Any], value: Any, depth: int) -> Any:
-        inner = depth if name is None else depth + 1
-        self.enter(value, -1, inner)
+    def is_registered(self, kind: type) -> bool:
+        return self.types.get(kind.__name__) is kind
+
+    def model(self, value: Any, depth: int) -> Any:
+        if self.is_registered(type(value)):
+            return self.named("model", lambda: {**model_content(value), **self.private(value)}, value, depth)
+        self.retyped(value, dict)
+        fields = value.model_dump if self.noted is None else lambda: model_fields(value)
+        return self.content(fields, value, depth)
+
+    def private(self, value: Any) -> dict[str, Any]:
+        """The private attributes of a model, if all of them can be kept."""
+        held = value.__pydantic_private__
+        try:
+            Encoder(True, self.budget, self.kinds, self.root).walk(held, 1)
+        except PayloadError:
+            return {}
+        return {"private": held} if held else {}
+
+    def like(self, base: type, value: Any, depth: int) -> Any:
+        """Write an instance of a builtin type's subclass."""
+        if self.is_registered(type(value)):
+            return self.checked("like", lambda: self.as_base(base, value, depth + 1), value, depth)
+        self.retyped(value, base)
+        return self.as_base(base, value, depth)
+
+    def as_base(self, base: type, value: Any, depth: int) -> Any:
+        plain = _VALUE_OF.get(base)
+        return _WRITERS[base](self, value if plain is None else plain(value), depth)
+
+    def named(self, tag: str, content: Callable[[], Any], value: Any, depth: int) -> Any:
+        if self.is_registered(type(value)):
+            return self.checked(tag, lambda: self.content(content, value, depth + 1), value, depth)
+        return self.content(content, value, depth)
+
+    def content(self, content: Callable[[], Any], value: Any, depth: int) -> Any:
+        self.enter(value, -1, depth)
         try:
             fields = content()
         except Exception as exc:
             self.refuse(f"reading the value out of {type(value).__name__} failed: {exc!r}")
-        tree = self.walk(fields, inner)
+        tree = self.walk(fields, depth)
         self.open.discard(id(value))
-        return tree if name is None else {TAG: tag, "t": name, "v": tree}
+        return tree
+
+    def checked(self, tag: str, write: Callable[[], Any], value: Any, depth: int) -> Any:
+        """Write an instance of a registered type; the outermost one must come back equal."""
+        outermost, self.checking = not self.checking, True
+        content = write()
+        tree = {TAG: tag, "t": type(value).__name__, "v": content}
+        if not outermost:
+            return tree
+        self.checking = False
+        try:
+            back = untag(json.loads(stdlib(tree)), self.types)
+        except Exception as error:
+            self.complain(value, f"comes back without its type, which cannot be made from its fields: {error!r}")
+            return self.untyped(value, depth)
+        if not alike(value, back):
+            self.complain(value, "does not come back equal from what is stored of it")
+        return tree
 
     def lossy(self, value: Any, depth: int) -> Any:
         self.complain(value)
@@ -210,11 +280,21 @@ class Encoder:
         except Exception as exc:
             self.refuse(f"str() of {type(value).__name__} failed: {exc!r}")
 
-    def complain(self, value: Any) -> None:
-        kind = type(value).__name__
-        if self.strict:
-            self.refuse(f"a {kind} cannot be stored without loss; convert it, or register its type")
-        warnings.warn(LossyPayloadWarning(f"{self.path()}: {kind} is stored in a simpler form"), stacklevel=4)
+    def untyped(self, value: Any, depth: int) -> Any:
+        types, noted = self.types, self.noted
+        self.types, self.noted = {}, []
+        tree = self.walk(value, depth)
+        self.types, self.noted = types, noted
+        return tree
+
+    def retyped(self, value: Any, base: type) -> None:
+        if self.noted is None:
+            self.complain(value, f"comes back as {base.__name__}; convert it, or register its type")
+        else:
+            self.noted.append(self.path())
+
+    def complain(self, value: Any, what: str = "is stored in a simpler form; convert it, or register its type") -> None:
+        complain(self.path(), type(value), what, strict=self.strict)
 
 
 def _simple(tag: str, spell: Callable[[Any], Any]) -> Callable[[Encoder, Any, int], Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from agent_handoff_kit._registered import data_fields, is_model, model_fields
 from agent_handoff_kit._shapes import as_type
 from agent_handoff_kit._tagged_read import is_dict
 from agent_handoff_kit.serialization import dumps_safe, json_sanitize, loads_field
@@ -197,7 +198,9 @@ def context_to_mapping(context: Any) -> dict[str, Any]:
         return dict(cast("dict[str, Any]", context))
     if not isinstance(context, type):
         if dataclasses.is_dataclass(context):
-            return {item.name: getattr(context, item.name) for item in dataclasses.fields(context)}
+            return data_fields(context)
+        if is_model(context):
+            return model_fields(context)
         dump = getattr(context, "model_dump", None)
         fields = dump() if callable(dump) else None
         if isinstance(fields, dict):

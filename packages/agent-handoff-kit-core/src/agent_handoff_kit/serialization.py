@@ -6,11 +6,13 @@ tag objects such as ``{"$ahk": "dec", "v": "10.50"}``. Nothing is ever imported 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, cast
 
+from agent_handoff_kit._registered import alike, data_fields, is_model, model_fields, registry
 from agent_handoff_kit._tagged_read import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -20,17 +22,22 @@ from agent_handoff_kit._tagged_read import (
     is_dict,
     is_plain,
     plain_bytes,
-    registry,
     tree_bytes,
     untag,
     whole,
 )
-from agent_handoff_kit._tagged_write import Encoder
+from agent_handoff_kit._tagged_write import Encoder, complain
 from agent_handoff_kit.errors import PayloadError
 
 
 def encode(
-    value: Any, *, strict: bool = False, max_bytes: int = MAX_BYTES, types: Sequence[type] = (), root: str = "$"
+    value: Any,
+    *,
+    strict: bool = False,
+    max_bytes: int = MAX_BYTES,
+    types: Sequence[type] = (),
+    root: str = "$",
+    noted: list[str] | None = None,
 ) -> bytes:
     """Turn a value into tagged JSON on one line.
 
@@ -38,8 +45,10 @@ def encode(
         value: what to store.
         strict: refuse a value that would lose something, instead of simplifying it with a warning.
         max_bytes: the largest result allowed.
-        types: enum, dataclass and pydantic classes that are to come back as themselves.
+        types: enums, dataclasses, pydantic models and subclasses of builtin types that are to come back as themselves.
         root: what paths in errors start with.
+        noted: given for the fields of a record, which its type makes again: takes the paths of values that by
+            themselves come back as another type, instead of a complaint about them.
 
     Returns:
         JSON without a raw line break.
@@ -51,7 +60,7 @@ def encode(
         budget = Budget(max_bytes)
         data = plain_bytes(value, portable=budget.portable) if is_plain(value, 0, budget) else None
         if data is None:
-            encoder = Encoder(strict, max_bytes, types, root)
+            encoder = Encoder(strict, max_bytes, types, root, noted=noted)
             data = tree_bytes(encoder.walk(value, 1), portable=encoder.portable)
     except RecursionError:
         raise PayloadError(root, "nested too deeply for the remaining stack") from None
@@ -74,10 +83,40 @@ def canonical(value: Any, *, root: str = "$") -> bytes:
         PayloadError: the value has no lossless form.
     """
     try:
-        tree = Encoder(True, MAX_BYTES, (), root).walk(value, 1)
+        tree = Encoder(True, MAX_BYTES, (), root, noted=[]).walk(value, 1)
     except RecursionError:
         raise PayloadError(root, "nested too deeply for the remaining stack") from None
     return json.dumps(tree, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def require_equal(value: Any, make_again: Callable[[Any], Any], stored: Any, *, strict: bool, root: str = "$") -> None:
+    """Complain about a record that its type does not make again as it was.
+
+    Args:
+        value: the dataclass instance or pydantic model that was given.
+        make_again: makes a record of its stored fields.
+        stored: the fields as they are read back.
+        strict: refuse it.
+        root: the path of the value.
+
+    Raises:
+        PayloadError: under ``strict``.
+    """
+    try:
+        back = make_again(stored)
+    except Exception as error:
+        what = f"cannot be made again from its fields ({error}); it is read as a dict"
+    else:
+        if type(back) is type(value) and alike(_fields(back), _fields(value)):
+            return
+        what = "does not come back equal when it is made again from its fields"
+    complain(root, type(value), what, strict=strict)
+
+
+def _fields(value: Any) -> Any:
+    if is_model(value):
+        return model_fields(value)
+    return data_fields(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
 def all_plain(values: Sequence[Any]) -> bool:
@@ -136,7 +175,7 @@ def decode(data: bytes, *, types: Sequence[type] = ()) -> Any:
     """
     try:
         tree = _parse(data)
-        return untag(tree, registry(types)) if b'"$ahk"' in data else tree
+        return untag(tree, registry(tuple(types))) if b'"$ahk"' in data else tree
     except PayloadError:
         raise
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError) as exc:

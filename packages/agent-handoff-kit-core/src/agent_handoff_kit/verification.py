@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_handoff_kit._annotations import Fitting, is_typed_dict
-from agent_handoff_kit._shapes import adapter_for
+from agent_handoff_kit._shapes import adapter_for, validated
 
 Check = Callable[[Any], Any]
 
@@ -86,7 +86,7 @@ def _schema_reasons(schema: Any, state: Mapping[Any, Any]) -> list[str]:
 
 def _pydantic_reasons(adapter: Any, schema: Any, state: Mapping[Any, Any]) -> list[str]:
     try:
-        adapter.validate_python({key: item for key, item in state.items() if isinstance(key, str)})
+        validated(adapter, {key: item for key, item in state.items() if isinstance(key, str)})
     except ValueError as exc:
         errors: Any = getattr(exc, "errors", None)
         if errors is None:
