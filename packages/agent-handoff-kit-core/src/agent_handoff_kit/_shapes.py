@@ -38,6 +38,18 @@ def adapter_for(kind: Any) -> Any:
     return adapter if adapter.pydantic_complete else None
 
 
+def validated(adapter: Any, value: Any) -> Any:
+    """What pydantic makes of a stored value: fields go by their own names, and by their aliases too."""
+    return adapter.validate_python(value, **_by_name())
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> dict[str, bool]:
+    pydantic: Any = importlib.import_module("pydantic")
+    knows = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 11)
+    return {"by_name": True, "by_alias": True} if knows else {}
+
+
 def as_type(kind: type[T], data: Mapping[str, Any]) -> T:
     """Turn a mapping into the type asked for.
 
@@ -60,7 +72,7 @@ def as_type(kind: type[T], data: Mapping[str, Any]) -> T:
     adapter = adapter_for(target)
     if adapter is None:
         return cast(T, _fitted(target, data))
-    made = adapter.validate_python(dict(data))
+    made = validated(adapter, dict(data))
     return cast(T, with_later_fields(made, data) if dataclasses.is_dataclass(made) else made)
 
 
@@ -94,13 +106,13 @@ def rebuilder(function: Callable[..., Any], returns: Any) -> Callable[[Any], Any
     """
     kind = _record_hint(function, "return") if returns is None else returns
     if kind is None:
-        return _as_it_is
+        return as_it_is
     if _is_record(kind):
         return functools.partial(_record, kind)
     adapter = adapter_for(kind)
     if adapter is None:
         raise TypeError(f"returns={kind!r} cannot be rebuilt; give a dataclass, TypedDict or pydantic type")
-    return functools.partial(_validated, adapter)
+    return functools.partial(validated, adapter)
 
 
 def parameter_type(function: Callable[..., Any]) -> Any:
@@ -132,9 +144,6 @@ def _record(kind: Any, value: Any) -> Any:
     return as_type(kind, value) if is_dict(value) else value
 
 
-def _validated(adapter: Any, value: Any) -> Any:
-    return adapter.validate_python(value)
-
-
-def _as_it_is(value: Any) -> Any:
+def as_it_is(value: Any) -> Any:
+    """What gives a result back where no type is to be made of it."""
     return value

@@ -19,7 +19,6 @@ from agent_handoff_kit.errors import (
     CallInDoubt,
     CallInProgress,
     LostOwnership,
-    PayloadError,
     RunMismatch,
     StoreError,
 )
@@ -52,6 +51,7 @@ class Tool:
     is_global: bool
     ignore: Collection[str]
     rebuild: Callable[[Any], Any]
+    redact: Callable[[Any], Any] | None
     lease_ttl: float
     awaited: bool
 
@@ -192,11 +192,11 @@ def _run(tool: Tool, started: _Started, call: Call, body: Callable[[], Any]) -> 
 
 def _recorded(tool: Tool, started: _Started, result: Any) -> Plan[Any]:
     try:
-        data = tool.store.codec.encode(result, "result")
+        data = tool.store.codec.encode_result(result, tool.rebuild, tool.redact)
         mark = digest(started.key.run_id, started.key.key, "call", data)
         script = functools.partial(end_call, started.key, started.owner, "completed", data, mark, None, now=time.time())
         held: bool = yield Write(script)
-    except (PayloadError, StoreError) as error:
+    except Exception as error:  # The user's redact may raise anything.
         reason = f"it ran, and its result was not kept: {error}"
         yield from _ended(started, "unkept", reason)
         raise CallInDoubt(*_names(started.key), reason) from error

@@ -36,8 +36,12 @@ class Relay:
             on at once.
         durability: ``"full"`` survives power loss; ``"os"`` survives the end of the process only.
         max_payload: the largest context or result, in bytes.
-        redact: called with each context before anything else is done with it; returns what is stored.
-        types: dataclasses and enums that come back as themselves.
+        redact: called with a copy of everything that is to be stored, before anything else is done with it;
+            returns what is stored. It gets contexts as dicts: an envelope with its messages, or with
+            ``new_messages`` as its messages; the fields of a typed context. It gets results of runs and tools,
+            and the input of pipelines, as they are.
+        types: dataclasses, pydantic models, enums and subclasses of builtin types that come back as themselves,
+            as do the dataclasses, models and enums that their fields are annotated with.
         allow_network_fs: accept a file on a network file system.
 
     The payload, timeout and durability options of a store that is handed in open are its own.
@@ -232,11 +236,11 @@ class Relay:
             RunAlreadyCompleted: it is completed with another result.
             PayloadError: the result cannot be stored.
         """
-        self._do(self.store.complete(run_id, result))
+        self._do(self.store.complete(run_id, result, redact=self.redact))
 
     async def acomplete(self, run_id: str, result: Any = None) -> None:
         """Awaitable twin of ``complete``."""
-        await self._ado(self.store.complete(run_id, result))
+        await self._ado(self.store.complete(run_id, result, redact=self.redact))
 
     def result(self, run_id: str) -> Any:
         """The stored result of a completed run; None without one."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from agent_handoff_kit._redaction import redacted
+from agent_handoff_kit._registered import is_model
+from agent_handoff_kit._shapes import as_type
+from agent_handoff_kit._tagged_read import type_of
 from agent_handoff_kit.errors import HandoffVerificationError, RunAlreadyCompleted
 from agent_handoff_kit.models import (
     Checkpoint,
@@ -15,7 +20,9 @@ from agent_handoff_kit.models import (
     is_handoff_envelope,
     make_handoff_envelope,
 )
+from agent_handoff_kit.serialization import require_equal
 from agent_handoff_kit.store import CheckpointStore
+from agent_handoff_kit.store.payloads import decode_state, encode_state
 from agent_handoff_kit.store.requests import Plan
 from agent_handoff_kit.verification import Verdict, check_name, judge
 
@@ -55,8 +62,8 @@ def checkpoint(
     redact: Callable[[Any], Any] | None,
 ) -> Plan[Checkpoint]:
     """Write a PENDING checkpoint."""
-    made = _checkpoint(parties, _stored_form(context, redact), terms, op_id)
-    return (yield from _save(store, made, None))
+    made = _checkpoint(parties, _stored_form(context_to_mapping(context), redact), terms, op_id)
+    return (yield from _save(store, made, None, _encoded(store, made, context, redact)))
 
 
 def handoff(
@@ -69,15 +76,19 @@ def handoff(
     new_messages: list[Any] | None,
 ) -> Plan[Checkpoint]:
     """Judge the bytes that will be stored, then write the checkpoint VERIFIED, or FAILED and raise."""
-    mapping = _stored_form(context, redact)
-    if new_messages is not None:
-        mapping = _without_messages(mapping, parties)
+    mapping = context_to_mapping(context)
+    if new_messages is None:
+        mapping = _stored_form(mapping, redact)
+    else:
+        envelope = _stored_form(_with_messages(mapping, new_messages, parties), redact)
+        mapping, new_messages = _taken_apart(envelope)
     made = _checkpoint(parties, mapping, terms, op_id)
-    verdict = judge(*_as_stored(store, made, terms), terms.schema, terms.checks)
+    state = _encoded(store, made, context, redact)
+    verdict = judge(*_as_stored(store, made, state, terms), terms.schema, terms.checks)
     error = None if verdict.ok else _error(made, verdict)
     made.status = HandoffStatus.VERIFIED if error is None else HandoffStatus.FAILED
     made.error = None if error is None else str(error)
-    yield from _save(store, made, new_messages)
+    yield from _save(store, made, new_messages, state)
     if error is not None:
         raise error
     return made
@@ -122,24 +133,32 @@ def run_status(store: CheckpointStore, run_id: str) -> Plan[str | None]:
     return None if row is None else row.status
 
 
-def _save(store: CheckpointStore, made: Checkpoint, new_messages: list[Any] | None) -> Plan[Checkpoint]:
+def _save(store: CheckpointStore, made: Checkpoint, new_messages: list[Any] | None, state: bytes) -> Plan[Checkpoint]:
     try:
-        return (yield from store.saving(made, new_messages=new_messages))
+        return (yield from store.saving(made, new_messages=new_messages, state=state))
     except RunAlreadyCompleted:
         result = yield from store.run_result(made.run_id)
         raise RunAlreadyCompleted(made.run_id, result) from None
 
 
-def _stored_form(context: Any, redact: Callable[[Any], Any] | None) -> dict[str, Any]:
-    return context_to_mapping(context if redact is None else redact(context))
+def _stored_form(mapping: dict[str, Any], redact: Callable[[Any], Any] | None) -> dict[str, Any]:
+    return mapping if redact is None else context_to_mapping(redacted(mapping, redact))
 
 
-def _without_messages(mapping: dict[str, Any], parties: Parties) -> dict[str, Any]:
+def _with_messages(mapping: dict[str, Any], new: list[Any], parties: Parties) -> dict[str, Any]:
     if not is_handoff_envelope(mapping):
-        return make_handoff_envelope(mapping, from_agent=parties.from_agent, to_agent=parties.to_agent, sdk="python")
+        return make_handoff_envelope(
+            mapping, from_agent=parties.from_agent, to_agent=parties.to_agent, messages=new, sdk="python"
+        )
     if mapping["messages"]:
         raise ValueError("give the messages in the envelope or in new_messages=, not in both")
-    return mapping
+    return {**mapping, "messages": new}
+
+
+def _taken_apart(envelope: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    if not is_handoff_envelope(envelope):
+        raise ValueError("redact made something else of an envelope; it has to keep state, messages and meta")
+    return {**envelope, "messages": []}, envelope["messages"]
 
 
 def _checkpoint(parties: Parties, mapping: dict[str, Any], terms: Terms, op_id: str | None) -> Checkpoint:
@@ -155,14 +174,33 @@ def _checkpoint(parties: Parties, mapping: dict[str, Any], terms: Terms, op_id: 
     )
 
 
-def _as_stored(store: CheckpointStore, made: Checkpoint, terms: Terms) -> tuple[dict[str, Any], Sequence[Any]]:
+def _encoded(store: CheckpointStore, made: Checkpoint, context: Any, redact: Callable[[Any], Any] | None) -> bytes:
+    """The one encoding of the context: what is judged, and what is stored."""
+    if isinstance(context, dict):
+        return encode_state(made, store.codec)
+    noted: list[str] = []
+    data = encode_state(made, store.codec, noted)
+    if redact is None and (noted or is_model(context)):
+        make_again = functools.partial(as_type, type(context))
+        require_equal(context, make_again, decode_state(made, store.codec, data), strict=store.codec.strict)
+    return data
+
+
+def _as_stored(
+    store: CheckpointStore, made: Checkpoint, data: bytes, terms: Terms
+) -> tuple[dict[str, Any], Sequence[Any]]:
     """The state and the required keys as the store will give them back."""
-    # Text keys survive encoding as they are, so without schema and checks the live state tells the same.
-    state, keys = checkpoint_state(made), terms.required_keys
-    if terms.schema is None and not terms.checks and all(type(key) is str for key in (*state, *keys)):
-        return state, keys
+    live: Any = made.context["state"] if is_handoff_envelope(made.context) else made.context
+    keys = terms.required_keys
+    # Text keys survive encoding as they are, so without schema and checks a plain live state tells the same.
+    if terms.schema is None and not terms.checks and type_of(live) is dict and _all_text(live) and _all_text(keys):
+        return live, keys
     codec = store.codec
-    return codec.decode(codec.encode(state)), codec.decode(codec.encode(list(keys), "required_keys"))
+    return decode_state(made, codec, data), codec.decode(codec.encode(list(keys), "required_keys"))
+
+
+def _all_text(keys: Iterable[Any]) -> bool:
+    return all(type(key) is str for key in keys)
 
 
 def _not_judgeable(stored: Checkpoint, terms: Terms) -> str | None:

@@ -102,6 +102,7 @@ def idempotent_tool(
             is_global=scope == "global",
             ignore=frozenset(ignore),
             rebuild=rebuilder(function, returns),
+            redact=None if isinstance(relay_or_store, CheckpointStore) else relay_or_store.redact,
             lease_ttl=lease_ttl,
             awaited=is_async(function),
         )

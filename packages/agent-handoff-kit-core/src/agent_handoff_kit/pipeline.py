@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from agent_handoff_kit._redaction import redacted
 from agent_handoff_kit._shapes import parameter_type, rebuilder
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.errors import (
@@ -195,9 +196,9 @@ class Pipeline:
             if receiver is not None:
                 parties = Parties(run.run_id, step.name, receiver.name)
                 yield from handoff(self._relay.store, parties, context, receiver.terms, None, self._relay.redact, None)
-        yield from self._relay.store.complete(run.run_id, context)
-        stored = yield from self._relay.store.run_result(run.run_id)
-        result = rebuilder(self._steps[-1].function, None)(stored)
+        rebuild = rebuilder(self._steps[-1].function, None)
+        yield from self._relay.store.complete(run.run_id, context, rebuild, self._relay.redact)
+        result = rebuild((yield from self._relay.store.run_result(run.run_id)))
         start.on_event(Event("completed", run.run_id, None, result))
         return result
 
@@ -230,8 +231,8 @@ class _Start:
 
 
 def _input_kept(relay: Relay, run: Run, start: _Start) -> Plan[None]:
-    redacted = start.mapping if relay.redact is None else relay.redact(start.mapping)
-    data = relay.store.codec.encode(redacted, "context")
+    # The first step makes its own type of it, so nothing is lost where a type is not kept.
+    data = relay.store.codec.encode(redacted(start.mapping, relay.redact), "context", [])
     identifying = start.mapping if start.input_key is None else start.input_key(start.context)
     mark = _mark(identifying, data)
     yield Write(functools.partial(keep_input, run.run_id, data, mark, run.fence, time.time()))

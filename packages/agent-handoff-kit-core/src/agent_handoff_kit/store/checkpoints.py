@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent_handoff_kit._shapes import as_it_is
 from agent_handoff_kit.errors import StoreDamaged
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
 from agent_handoff_kit.serialization import check_text, digest, storable_text
@@ -121,10 +122,15 @@ class CheckpointStore:
         self.backend.close()
 
     def saving(
-        self, checkpoint: Checkpoint, *, replace: bool = False, new_messages: list[Any] | None = None
+        self,
+        checkpoint: Checkpoint,
+        *,
+        replace: bool = False,
+        new_messages: list[Any] | None = None,
+        state: bytes | None = None,
     ) -> Plan[Checkpoint]:
-        """Plan: encode and write a checkpoint; gives it back with its sequence."""
-        place = yield from self._written(checkpoint, replace=replace, new_messages=new_messages)
+        """Plan: encode and write a checkpoint, or one whose state is encoded; gives it back with its sequence."""
+        place = yield from self._written(checkpoint, replace=replace, new_messages=new_messages, state=state)
         checkpoint.seq = place.seq
         return checkpoint
 
@@ -196,10 +202,16 @@ class CheckpointStore:
         row: RunRow | None = yield Read(functools.partial(scripts.read_run, run_id))
         return row
 
-    def complete(self, run_id: str, result: Any) -> Plan[None]:
+    def complete(
+        self,
+        run_id: str,
+        result: Any,
+        rebuild: Callable[[Any], Any] = as_it_is,
+        redact: Callable[[Any], Any] | None = None,
+    ) -> Plan[None]:
         """Plan: complete the run, keep its result, mark its newest checkpoint RECOVERED."""
         check_text("run_id", run_id)
-        data = self.codec.encode(result, "result")
+        data = self.codec.encode_result(result, rebuild, redact)
         mark = digest(run_id, "", "result", data)
         yield Write(self.fenced(scripts.complete_run, run_id, data, mark))
 
@@ -252,7 +264,9 @@ class CheckpointStore:
         if before in ("completed", "running"):
             raise ValueError(f"call {key!r} of {call.tool!r} in run {run_id!r} is {before}; it is not in doubt")
 
-    def _written(self, checkpoint: Checkpoint, *, replace: bool, new_messages: list[Any] | None) -> Plan[Place]:
+    def _written(
+        self, checkpoint: Checkpoint, *, replace: bool, new_messages: list[Any] | None, state: bytes | None
+    ) -> Plan[Place]:
         run_id = checkpoint.run_id
         has_log = new_messages is not None or is_handoff_envelope(checkpoint.context)
         head, snapshot = (None, None) if replace else self._heads.get(run_id)
@@ -260,7 +274,7 @@ class CheckpointStore:
             if head is None and not replace and has_log:
                 check_text("run_id", run_id)
                 head = yield Read(functools.partial(scripts.newest_log, run_id))
-            prepared, log = draft(checkpoint, self.codec, head, snapshot, new_messages)
+            prepared, log = draft(checkpoint, self.codec, head, snapshot, new_messages, state)
             script = scripts.replace_checkpoint if replace else scripts.add_checkpoint
             try:
                 place: Place = yield Write(self.fenced(script, prepared))

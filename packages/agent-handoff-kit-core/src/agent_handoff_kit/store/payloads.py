@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from agent_handoff_kit._redaction import redacted
+from agent_handoff_kit._registered import is_model, registry
+from agent_handoff_kit._shapes import as_it_is
 from agent_handoff_kit.errors import StoreDamaged
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
-from agent_handoff_kit.serialization import check_text, decode, encode, storable_text
+from agent_handoff_kit.serialization import check_text, decode, encode, require_equal, storable_text
 from agent_handoff_kit.store.logs import Log, appended, whole_list
 from agent_handoff_kit.store.records import EMPTY_CHAIN, Draft, LogHead, StoredCheckpoint
 
@@ -26,8 +29,24 @@ class Codec:
     max_bytes: int = 64 * 2**20
     types: tuple[type, ...] = ()
 
-    def encode(self, value: Any, root: str = "$") -> bytes:
-        return encode(value, root=root, **self.options())
+    def __post_init__(self) -> None:
+        registry(self.types)
+
+    def encode(self, value: Any, root: str = "$", noted: list[str] | None = None) -> bytes:
+        return encode(value, root=root, noted=noted, **self.options())
+
+    def encode_result(
+        self,
+        result: Any,
+        rebuild: Callable[[Any], Any] = as_it_is,
+        redact: Callable[[Any], Any] | None = None,
+    ) -> bytes:
+        """The bytes of a result that ``rebuild`` makes again of what is read back."""
+        noted: list[str] | None = None if rebuild is as_it_is else []
+        data = self.encode(redacted(result, redact), "result", noted)
+        if noted is not None and redact is None and (noted or is_model(result)):
+            require_equal(result, rebuild, self.decode(data), strict=self.strict, root="result")
+        return data
 
     def decode(self, data: bytes) -> Any:
         return decode(data, types=self.types)
@@ -42,16 +61,17 @@ def draft(
     head: LogHead | None,
     snapshot: bytes | None,
     new_messages: list[Any] | None = None,
+    state: bytes | None = None,
 ) -> tuple[Draft, Log]:
-    """Encode and hash a checkpoint; the log tells what its messages extend.
+    """Encode and hash a checkpoint; the log tells what its messages extend, ``state`` is what is encoded already.
 
     Raises:
         PayloadError: an id is unusable, or the context holds a value that cannot be stored.
     """
     _check_names(checkpoint)
     envelope = new_messages is not None or is_handoff_envelope(checkpoint.context)
-    context = {k: v for k, v in checkpoint.context.items() if k != "messages"} if envelope else checkpoint.context
-    state = codec.encode(context)
+    if state is None:
+        state = encode_state(checkpoint, codec)
     if new_messages is not None:
         log = appended(new_messages, head, **codec.options())
     elif envelope:
@@ -59,6 +79,24 @@ def draft(
     else:
         log = _NO_LOG
     return _draft(checkpoint, codec, state, log, envelope, appends=new_messages is not None), log
+
+
+def encode_state(checkpoint: Checkpoint, codec: Codec, noted: list[str] | None = None) -> bytes:
+    """The bytes of a checkpoint's context without its messages; what is judged and what is stored.
+
+    Raises:
+        PayloadError: it holds a value that cannot be stored.
+    """
+    context = checkpoint.context
+    if is_handoff_envelope(context):
+        context = {"state": context["state"], "meta": context["meta"]}
+    return codec.encode(context, noted=noted)
+
+
+def decode_state(checkpoint: Checkpoint, codec: Codec, state: bytes) -> dict[str, Any]:
+    """The application state in the bytes of ``encode_state``."""
+    context: dict[str, Any] = codec.decode(state)
+    return context["state"] if is_handoff_envelope(checkpoint.context) else context
 
 
 def restore(stored: StoredCheckpoint, codec: Codec, location: str) -> Checkpoint:
