@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_handoff_kit import HandoffStatus, HandoffVerificationError, Relay
-from agent_handoff_kit.errors import StoreDamaged
+from agent_handoff_kit.errors import StoreDamaged, UnreadablePayload
 
 
 @pytest.fixture
@@ -67,6 +69,84 @@ def test_a_result_does_not_pass_under_another_key_or_run(relay: Relay, path: str
     for key in ("k1", "k2"):
         with pytest.raises(StoreDamaged):
             relay.store.get_tool_result("r", key)
+
+
+DAMAGES = [
+    "state = x'7b7d'",
+    "terms = x'7b7d'",
+    "digest = x'7b7d'",
+    "log_digest = x'7b7d'",
+    "op_id = 'x'",
+    "log_len = 9",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_history_lists_a_damaged_checkpoint_among_the_others(relay: Relay, path: str, damage: str) -> None:
+    for number in range(3):
+        relay.handoff("r", "a", f"b{number}", {"n": number}, ["n"], new_messages=["m"])
+    edit(path, f"UPDATE checkpoint SET {damage} WHERE seq = 2")
+    listed = relay.history("r")
+    assert [(one.to_agent, one.status) for one in listed] == [(f"b{n}", HandoffStatus.VERIFIED) for n in range(3)]
+    assert [listed[index].context["state"] for index in (0, 2)] == [{"n": 0}, {"n": 2}]
+    assert listed[1].required_keys == []
+    for _ in range(2):
+        with pytest.raises(StoreDamaged):
+            listed[1].context  # noqa: B018 - the touch
+    assert "<StoreDamaged>" in repr(listed)
+
+
+class Level(Enum):
+    HIGH = 3
+
+
+@dataclass
+class Item:
+    name: str
+
+
+@pytest.mark.parametrize("place", ["context", "messages", "required keys"])
+def test_a_type_that_is_not_at_hand_is_no_damage_and_is_not_gone_past(path: str, place: str) -> None:
+    key = Level.HIGH if place == "required keys" else "n"
+    with Relay(path, types=[Item, Level]) as writer:
+        writer.handoff("r", "a", "b", {"n": 1})
+        value = Item("pen") if place == "context" else 1
+        new = [Item("pen")] if place == "messages" else None
+        newest = writer.handoff("r", "a", "b", {key: value}, [key], new_messages=new)
+        name = "Level" if place == "required keys" else "Item"
+    with Relay(path) as reader:
+        for allow_rollback in (False, True):
+            with pytest.raises(UnreadablePayload, match=f"{newest.checkpoint_id}.*{name}"):
+                reader.recover("r", allow_rollback=allow_rollback)
+        listed = reader.history("r")
+        assert [one.status for one in listed] == [HandoffStatus.VERIFIED] * 2
+        with pytest.raises(UnreadablePayload, match=name):
+            listed[1].context  # noqa: B018 - the touch
+    with Relay(path, types=[Item, Level]) as writer:
+        found = writer.recover("r")
+    assert found is not None
+    assert (found.checkpoint_id, found.required_keys) == (newest.checkpoint_id, [key])
+
+
+@pytest.mark.parametrize("look", [lambda r: r.result("done"), lambda r: r.store.get_tool_result("r", "k")])
+def test_a_result_whose_type_is_not_at_hand_names_the_type_and_its_place(
+    path: str, look: Callable[[Relay], Any]
+) -> None:
+    with Relay(path, types=[Item]) as writer:
+        writer.complete("done", Item("pen"))
+        writer.store.save_tool_result("r", "k", "tool", Item("pen"))
+        assert look(writer) == Item("pen")
+    with Relay(path) as reader, pytest.raises(UnreadablePayload, match=r"result of .*(done|'k').*Item"):
+        look(reader)
+
+
+def test_an_enum_that_lost_a_member_is_no_damage(path: str) -> None:
+    earlier: Any = Enum("Colour", {"RED": 1, "BLUE": 2})
+    later: Any = Enum("Colour", {"RED": 1})
+    with Relay(path, types=[earlier]) as writer:
+        writer.handoff("r", "a", "b", {"colour": earlier["BLUE"]})
+    with Relay(path, types=[later]) as reader, pytest.raises(UnreadablePayload, match="Colour"):
+        reader.recover("r", allow_rollback=True)
 
 
 def test_a_verdict_does_not_overwrite_one_that_fell_meanwhile(relay: Relay) -> None:

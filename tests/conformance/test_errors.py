@@ -33,6 +33,7 @@ EXAMPLES: dict[type[e.HandoffKitError], tuple[Any, ...]] = {
     e.CheckpointNotFound: ("checkpoint-5",),
     e.KeyConflict: ("run-7", "key-2"),
     e.PayloadError: ("$.items[3]", "the value contains itself (a cycle)"),
+    e.UnreadablePayload: ("checkpoint 'c-1' of run 'r'", "type 'Item' is not registered here"),
     e.UnsupportedSDK: ("0.19.1", ">=0.20"),
     e.StoreError: STORE,
     e.StoreBusy: STORE,

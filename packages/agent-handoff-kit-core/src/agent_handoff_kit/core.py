@@ -204,6 +204,7 @@ class Relay:
 
         Raises:
             StoreDamaged: its stored bytes are damaged; ``allow_rollback=True`` goes past it to an older one.
+            UnreadablePayload: it holds a value of a type that is not in ``types``. Nothing goes past it.
         """
         return self._do(handoffs.recover(self.store, run_id, to_agent, allow_rollback))
 
@@ -214,7 +215,10 @@ class Relay:
         return await self._ado(handoffs.recover(self.store, run_id, to_agent, allow_rollback))
 
     def history(self, run_id: str, *, limit: int | None = None) -> list[Checkpoint]:
-        """The run's checkpoints in the order of writing; with ``limit`` the newest ones only."""
+        """The run's checkpoints in the order of writing; with ``limit`` the newest ones only.
+
+        A damaged one is among them: the first touch of its ``context`` raises ``StoreDamaged``.
+        """
         return self._do(self.store.read_history(run_id, limit))
 
     async def ahistory(self, run_id: str, *, limit: int | None = None) -> list[Checkpoint]:

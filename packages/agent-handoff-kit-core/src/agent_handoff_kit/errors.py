@@ -317,6 +317,21 @@ class PayloadError(HandoffKitError, ValueError):
         return f"{self.path}: {self.reason}. Change that value, or store something else in its place."
 
 
+class UnreadablePayload(PayloadError):
+    """Stored bytes are whole, and a value in them cannot be made again here: its type is not at hand, or has changed.
+
+    Args:
+        path: the checkpoint or result that holds the value.
+        reason: which type is missing, or what it does not take.
+    """
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.reason}; the stored bytes are whole. "
+            "Give the type in types=, as it was when the value was written."
+        )
+
+
 class UnsupportedSDK(HandoffKitError):
     """The installed agents SDK is outside the supported range.
 

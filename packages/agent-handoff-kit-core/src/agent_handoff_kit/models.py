@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from agent_handoff_kit._registered import data_fields, is_model, model_fields
 from agent_handoff_kit._shapes import as_type
 from agent_handoff_kit._tagged_read import is_dict
+from agent_handoff_kit.errors import StoreDamaged, UnreadablePayload
 from agent_handoff_kit.serialization import dumps_safe, json_sanitize, loads_field
 
 __all__ = [
@@ -90,6 +91,17 @@ class Checkpoint:
             self.context = load()
             del self.__dict__["_load_context"]
             return self.context
+
+    def __repr__(self) -> str:
+        shown = (f"{item.name}={self._shown(item.name)}" for item in dataclasses.fields(self) if item.repr)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _shown(self, name: str) -> str:
+        try:
+            return repr(getattr(self, name))
+        except (StoreDamaged, UnreadablePayload) as error:
+            # A list of checkpoints can be looked at although one of them is damaged.
+            return f"<{type(error).__name__}>"
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy or a pickle takes the decoded context along, not the way to it.

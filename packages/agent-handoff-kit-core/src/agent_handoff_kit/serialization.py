@@ -27,7 +27,7 @@ from agent_handoff_kit._tagged_read import (
     whole,
 )
 from agent_handoff_kit._tagged_write import Encoder, complain
-from agent_handoff_kit.errors import PayloadError
+from agent_handoff_kit.errors import PayloadError, UnreadablePayload
 
 
 def encode(
@@ -160,26 +160,31 @@ def _parse(data: bytes) -> Any:
     return json.loads(data, parse_constant=_refuse_constant)
 
 
-def decode(data: bytes, *, types: Sequence[type] = ()) -> Any:
+def decode(data: bytes, *, types: Sequence[type] = (), root: str = "$") -> Any:
     """Read back what `encode` wrote.
 
     Args:
         data: the stored bytes.
         types: the classes registered when it was written.
+        root: what the bytes are, for errors.
 
     Returns:
         The value, with its types.
 
     Raises:
-        PayloadError: when the bytes are broken or name a type that is not registered.
+        UnreadablePayload: when a value's type is not registered, or does not take the value any more.
+        PayloadError: when the bytes are broken.
     """
     try:
         tree = _parse(data)
-        return untag(tree, registry(tuple(types))) if b'"$ahk"' in data else tree
-    except PayloadError:
-        raise
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError) as exc:
-        raise PayloadError("$", f"the stored payload cannot be read: {exc}") from exc
+    except (ValueError, RecursionError) as exc:
+        raise PayloadError(root, f"the stored payload cannot be read: {exc}") from exc
+    if b'"$ahk"' not in data:
+        return tree
+    try:
+        return untag(tree, registry(tuple(types)))
+    except Exception as exc:  # Types of the user's are made here.
+        raise UnreadablePayload(root, f"a stored value cannot be made again: {exc}") from exc
 
 
 def digest(run_id: str, op_id: str, kind: str, *parts: bytes) -> bytes:

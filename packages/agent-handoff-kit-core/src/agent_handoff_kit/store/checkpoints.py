@@ -222,7 +222,7 @@ class CheckpointStore:
             return None
         if digest(run_id, "", "result", row.result) != row.result_digest:
             raise StoreDamaged(self.db_path, "read", f"result of run {run_id!r} does not match its digest")
-        return self.codec.decode(row.result)
+        return self.codec.decode(row.result, f"result of run {run_id!r}")
 
     def find_result(self, run_id: str, key: str) -> Plan[tuple[bool, Any]]:
         """Plan: whether a key has a recorded result, and the first one."""
@@ -241,7 +241,7 @@ class CheckpointStore:
         data = row.result or b""
         if digest(run_id, key, "call", data) != row.digest:
             raise StoreDamaged(self.db_path, "read", f"result of call {key!r} of run {run_id!r} does not match")
-        return self.codec.decode(data)
+        return self.codec.decode(data, f"result of call {key!r} of run {run_id!r}")
 
     def record_result(self, run_id: str, key: str, tool: str, result: Any) -> Plan[None]:
         """Plan: record a call's result."""

@@ -12,7 +12,7 @@ from typing import Any
 from agent_handoff_kit._redaction import redacted
 from agent_handoff_kit._registered import is_model, registry
 from agent_handoff_kit._shapes import as_it_is
-from agent_handoff_kit.errors import StoreDamaged
+from agent_handoff_kit.errors import StoreDamaged, UnreadablePayload
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
 from agent_handoff_kit.serialization import check_text, decode, encode, require_equal, storable_text
 from agent_handoff_kit.store.logs import Log, appended, whole_list
@@ -48,8 +48,8 @@ class Codec:
             require_equal(result, rebuild, self.decode(data), strict=self.strict, root="result")
         return data
 
-    def decode(self, data: bytes) -> Any:
-        return decode(data, types=self.types)
+    def decode(self, data: bytes, root: str = "$") -> Any:
+        return decode(data, types=self.types, root=root)
 
     def options(self) -> dict[str, Any]:
         return {"strict": self.strict, "max_bytes": self.max_bytes, "types": self.types}
@@ -102,15 +102,20 @@ def decode_state(checkpoint: Checkpoint, codec: Codec, state: bytes) -> dict[str
 def restore(stored: StoredCheckpoint, codec: Codec, location: str) -> Checkpoint:
     """The checkpoint in a row; its messages are checked, and its context decoded, at the first touch.
 
+    The touch raises what is wrong with the row. One whose terms cannot be read has no required keys, no schema and
+    no checks before.
+
     Raises:
-        StoreDamaged: the bytes are not those that were written; names the checkpoint. For the context it
-            comes out of the touch.
+        StoreDamaged: at the touch, the bytes are not those that were written; names the checkpoint.
+        UnreadablePayload: at the touch, a type is not at hand; names the type and the checkpoint.
     """
-    with _damage_reported(stored, location):
-        if not stored.row_is_whole():
-            raise ValueError("the stored bytes do not match their digest")
-        checkpoint = _without_context(stored, codec.decode(stored.terms))
-    checkpoint.defer_context(lambda: _context(stored, codec, location))
+    try:
+        checkpoint = _without_context(stored, _terms_of(stored, codec, location))
+    except (StoreDamaged, UnreadablePayload):
+        checkpoint = _without_context(stored, {"required_keys": []})
+        checkpoint.defer_context(lambda: _terms_of(stored, codec, location))
+    else:
+        checkpoint.defer_context(lambda: _context(stored, codec, location))
     return checkpoint
 
 
@@ -118,7 +123,7 @@ def restore_whole(stored: StoredCheckpoint, codec: Codec, location: str) -> Chec
     """The checkpoint in a row, its messages checked and its context decoded.
 
     Raises:
-        StoreDamaged: as ``restore``.
+        StoreDamaged, UnreadablePayload: as at the first touch of what ``restore`` gives.
     """
     checkpoint = restore(stored, codec, location)
     checkpoint.context  # noqa: B018 - the first touch
@@ -127,11 +132,21 @@ def restore_whole(stored: StoredCheckpoint, codec: Codec, location: str) -> Chec
 
 @contextmanager
 def _damage_reported(stored: StoredCheckpoint, location: str) -> Generator[None, None, None]:
+    place = f"checkpoint {stored.op_id!r} of run {stored.run_id!r}"
     try:
         yield
+    except UnreadablePayload as error:
+        raise UnreadablePayload(place, error.reason) from error
     except (ValueError, KeyError, TypeError) as error:
-        reason = f"checkpoint {stored.op_id!r} of run {stored.run_id!r}: {error}"
-        raise StoreDamaged(location, "read", reason) from error
+        raise StoreDamaged(location, "read", f"{place}: {error}") from error
+
+
+def _terms_of(stored: StoredCheckpoint, codec: Codec, location: str) -> dict[str, Any]:
+    with _damage_reported(stored, location):
+        if not stored.row_is_whole():
+            raise ValueError("the stored bytes do not match their digest")
+        terms: dict[str, Any] = codec.decode(stored.terms)
+        return {"required_keys": list(terms["required_keys"]), **terms}
 
 
 def _context(stored: StoredCheckpoint, codec: Codec, location: str) -> dict[str, Any]:
