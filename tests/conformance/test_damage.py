@@ -71,14 +71,8 @@ def test_a_result_does_not_pass_under_another_key_or_run(relay: Relay, path: str
             relay.store.get_tool_result("r", key)
 
 
-DAMAGES = [
-    "state = x'7b7d'",
-    "terms = x'7b7d'",
-    "digest = x'7b7d'",
-    "log_digest = x'7b7d'",
-    "op_id = 'x'",
-    "log_len = 9",
-]
+DAMAGES = [f"{column} = x'7b7d'" for column in ("state", "terms", "digest", "log_digest")]
+DAMAGES += ["op_id = 'x'", "log_len = 9"]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -141,8 +135,8 @@ def test_a_result_whose_type_is_not_at_hand_names_the_type_and_its_place(
 
 
 def test_an_enum_that_lost_a_member_is_no_damage(path: str) -> None:
-    earlier: Any = Enum("Colour", {"RED": 1, "BLUE": 2})
-    later: Any = Enum("Colour", {"RED": 1})
+    make: Any = Enum
+    earlier, later = make("Colour", {"RED": 1, "BLUE": 2}), make("Colour", {"RED": 1})
     with Relay(path, types=[earlier]) as writer:
         writer.handoff("r", "a", "b", {"colour": earlier["BLUE"]})
     with Relay(path, types=[later]) as reader, pytest.raises(UnreadablePayload, match="Colour"):

@@ -91,6 +91,12 @@ def innermost(function: Any) -> Any:
     return function
 
 
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives an awaitable: coroutine functions, their partials, objects with an async call."""
+    plain = innermost(function)
+    return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
+
+
 def rebuilder(function: Callable[..., Any], returns: Any) -> Callable[[Any], Any]:
     """How to give a stored result back as its type.
 

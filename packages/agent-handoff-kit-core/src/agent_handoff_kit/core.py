@@ -108,12 +108,13 @@ class Relay:
                 checkpoint's id.
 
         Raises:
+            TypeError: the context, keys, schema or checks are of a kind that cannot be used.
             PayloadError: a value or an id cannot be stored; names its path. Nothing is written.
             KeyConflict: ``op_id`` was used in this run for other content.
             RunAlreadyCompleted: the run is completed.
             StoreError: the store refused it.
         """
-        terms = handoffs.Terms(tuple(required_keys), schema, tuple(checks))
+        terms = handoffs.terms_of(required_keys, schema, checks)
         return self._do(self._checkpoint(run_id, from_agent, to_agent, context, terms, op_id))
 
     async def acheckpoint(
@@ -129,7 +130,7 @@ class Relay:
         op_id: str | None = None,
     ) -> Checkpoint:
         """Awaitable twin of ``checkpoint``."""
-        terms = handoffs.Terms(tuple(required_keys), schema, tuple(checks))
+        terms = handoffs.terms_of(required_keys, schema, checks)
         return await self._ado(self._checkpoint(run_id, from_agent, to_agent, context, terms, op_id))
 
     def verify(
@@ -140,7 +141,9 @@ class Relay:
         Raises:
             HandoffVerificationError: the state lacks what the receiver needs (the checkpoint is then
                 FAILED), the checkpoint is FAILED or RECOVERED already, or it names a schema or check
-                that is not at hand.
+                that is not at hand. A lambda has no name to know it by: only the object that
+                ``checkpoint`` returned brings it along.
+            TypeError: the schema or a check cannot be used.
             CheckpointNotFound: the store has no such checkpoint.
             StoreDamaged: the stored bytes are not those that were written.
         """
@@ -174,9 +177,9 @@ class Relay:
 
         Raises:
             HandoffVerificationError: the state lacks what the receiver needs; the checkpoint is FAILED.
-            PayloadError, KeyConflict, RunAlreadyCompleted, StoreError: as in ``checkpoint``.
+            TypeError, PayloadError, KeyConflict, RunAlreadyCompleted, StoreError: as in ``checkpoint``.
         """
-        terms = handoffs.Terms(tuple(required_keys), schema, tuple(checks))
+        terms = handoffs.terms_of(required_keys, schema, checks)
         return self._do(self._handoff(run_id, from_agent, to_agent, context, terms, op_id, new_messages))
 
     async def ahandoff(
@@ -193,7 +196,7 @@ class Relay:
         new_messages: Sequence[Any] | None = None,
     ) -> Checkpoint:
         """Awaitable twin of ``handoff``."""
-        terms = handoffs.Terms(tuple(required_keys), schema, tuple(checks))
+        terms = handoffs.terms_of(required_keys, schema, checks)
         return await self._ado(self._handoff(run_id, from_agent, to_agent, context, terms, op_id, new_messages))
 
     def recover(self, run_id: str, *, to_agent: str | None = None, allow_rollback: bool = False) -> Checkpoint | None:
@@ -327,7 +330,7 @@ class Relay:
         The receiver is anything callable, async or not, whose first argument (or ``context=``) is the
         context. If its body fails the checkpoint stays VERIFIED and the error goes on to the caller.
         """
-        terms = handoffs.Terms(tuple(required_keys), schema, tuple(checks))
+        terms = handoffs.terms_of(required_keys, schema, checks)
         return functools.partial(guarded, self, Guard(run_id, from_agent, to_agent, terms, completes))
 
     def run(self, run_id: str, *, wait: float = 0.0) -> RunScope:

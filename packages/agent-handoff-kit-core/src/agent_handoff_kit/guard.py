@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from agent_handoff_kit._shapes import is_async
 from agent_handoff_kit.handoffs import Terms
 from agent_handoff_kit.models import Checkpoint, context_to_mapping
 from agent_handoff_kit.runs import current_run
@@ -66,13 +66,6 @@ def guarded(relay: Any, guard: Guard, receiver: Callable[..., Any]) -> Callable[
         return result
 
     return wrapper
-
-
-def is_async(receiver: Callable[..., Any]) -> bool:
-    """Whether calling it gives an awaitable: coroutine functions, their partials, objects with an async call."""
-    while isinstance(receiver, functools.partial):
-        receiver = receiver.func
-    return inspect.iscoroutinefunction(receiver) or inspect.iscoroutinefunction(type(receiver).__call__)
 
 
 def _guarded_async(relay: Any, guard: Guard, receiver: Callable[..., Any]) -> Callable[..., Any]:

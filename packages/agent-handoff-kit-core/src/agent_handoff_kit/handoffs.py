@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +25,7 @@ from agent_handoff_kit.serialization import require_equal
 from agent_handoff_kit.store import CheckpointStore
 from agent_handoff_kit.store.payloads import decode_state, encode_state
 from agent_handoff_kit.store.requests import Plan
-from agent_handoff_kit.verification import Verdict, check_name, judge
+from agent_handoff_kit.verification import LAMBDA, Verdict, check_name, judge, require_keys, require_usable
 
 T = TypeVar("T")
 
@@ -51,6 +52,19 @@ class Terms(NamedTuple):
     @property
     def check_names(self) -> tuple[str, ...]:
         return tuple(check_name(check) for check in self.checks)
+
+
+def terms_of(required_keys: Iterable[Any], schema: Any = None, checks: Iterable[Callable[[Any], Any]] = ()) -> Terms:
+    """The terms that a caller gave.
+
+    Raises:
+        TypeError: they cannot be used; says why.
+    """
+    if callable(checks):
+        raise TypeError(f"checks is the callable {check_name(checks)}; give a list of callables")
+    given = tuple(checks)
+    require_usable(schema, given)
+    return Terms(require_keys(required_keys), schema, given)
 
 
 def checkpoint(
@@ -98,12 +112,13 @@ def verify(
     store: CheckpointStore, given: Checkpoint, schema: Any, checks: tuple[Callable[[Any], Any], ...]
 ) -> Plan[Checkpoint]:
     """Judge the stored bytes and record the verdict."""
+    require_usable(schema, checks)
     stored = yield from store.find(given.checkpoint_id)
     if stored.status is HandoffStatus.VERIFIED:
         given.status, given.error = stored.status, stored.error
         return given
     terms = Terms(tuple(stored.required_keys), schema or given.schema, checks or given.checks)
-    refusal = _not_judgeable(stored, terms)
+    refusal = _not_judgeable(stored, terms, given)
     if refusal is not None:
         raise _refused(stored, refusal)
     verdict = judge(checkpoint_state(stored), terms.required_keys, terms.schema, terms.checks)
@@ -203,13 +218,20 @@ def _all_text(keys: Iterable[Any]) -> bool:
     return all(type(key) is str for key in keys)
 
 
-def _not_judgeable(stored: Checkpoint, terms: Terms) -> str | None:
+def _not_judgeable(stored: Checkpoint, terms: Terms, given: Checkpoint) -> str | None:
     if stored.status is not HandoffStatus.PENDING:
         return f"checkpoint {stored.checkpoint_id!r} is {stored.status.value}, only a PENDING one is verified"
-    if stored.schema_name is not None and terms.schema is None:
+    if stored.schema_name is not None and stored.schema_name != terms.schema_name:
         return f"the checkpoint names schema {stored.schema_name!r}; pass it as schema="
-    absent = sorted(set(stored.check_names) - set(terms.check_names))
-    return f"the checkpoint names checks {absent}; pass them as checks=" if absent else None
+    absent = sorted((Counter(stored.check_names) - Counter(terms.check_names)).elements())
+    if absent:
+        return f"the checkpoint names checks {absent}; pass them as checks="
+    strange = [one for one in terms.checks if check_name(one) == LAMBDA and not any(one is own for own in given.checks)]
+    if strange and LAMBDA in stored.check_names:
+        return (
+            "a lambda cannot be known by its name; verify the object that checkpoint() returned, or give checks a def"
+        )
+    return None
 
 
 def _refused(stored: Checkpoint, reason: str) -> HandoffVerificationError:

@@ -9,12 +9,11 @@ import weakref
 from collections.abc import Callable, Collection
 from typing import Any
 
-from agent_handoff_kit._shapes import innermost, rebuilder
+from agent_handoff_kit._shapes import innermost, is_async, rebuilder
 from agent_handoff_kit.arguments import signature_of
 from agent_handoff_kit.at_most_once import Tool, call_tool
 from agent_handoff_kit.calls import Applied, Call, NotApplied, Unknown, current_call
 from agent_handoff_kit.core import Relay
-from agent_handoff_kit.guard import is_async
 from agent_handoff_kit.store import CheckpointStore
 from agent_handoff_kit.store.requests import perform
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -63,8 +64,8 @@ class Checkpoint:
         seq: its place in the run once stored.
         schema_name: name of the schema it has to satisfy.
         check_names: names of the checks it has to pass.
-        schema: the schema itself, in the process that made the checkpoint.
-        checks: the checks themselves, in the process that made the checkpoint.
+        schema: the schema itself, in the process that made the checkpoint; a pickle takes it along if it can.
+        checks: the checks themselves, in the process that made the checkpoint; a pickle takes along those it can.
     """
 
     run_id: str
@@ -104,8 +105,16 @@ class Checkpoint:
             return f"<{type(error).__name__}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy or a pickle takes the decoded context along, not the way to it.
-        return {"context": self.context, **vars(self)}
+        # A pickle takes the decoded context along, not the way to it, and of schema and checks what can be pickled.
+        kept = {"schema": next(_picklable(self.schema), None), "checks": tuple(_picklable(*self.checks))}
+        return {"context": self.context, **vars(self), **kept}
+
+    def __copy__(self) -> Checkpoint:
+        return dataclasses.replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Checkpoint:
+        own = {name: copy.deepcopy(getattr(self, name), memo) for name in ("context", "required_keys")}
+        return dataclasses.replace(self, **own)
 
     def defer_context(self, load: Callable[[], dict[str, Any]]) -> None:
         """Replace the context by a way to it, taken at the first touch.
@@ -192,6 +201,17 @@ class Checkpoint:
             ValueError: when the context is unfit.
         """
         return as_type(kind, self.context)
+
+
+def _picklable(*objects: Any) -> Iterator[Any]:
+    import pickle  # no part of what most programs do
+
+    for one in objects:
+        try:
+            pickle.dumps(one)
+        except Exception:
+            continue
+        yield one
 
 
 def context_to_mapping(context: Any) -> dict[str, Any]:

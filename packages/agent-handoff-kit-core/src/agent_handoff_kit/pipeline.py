@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_handoff_kit._redaction import redacted
-from agent_handoff_kit._shapes import parameter_type, rebuilder
+from agent_handoff_kit._shapes import is_async, parameter_type, rebuilder
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.errors import (
     CallInDoubt,
@@ -20,8 +20,7 @@ from agent_handoff_kit.errors import (
     RunAlreadyCompleted,
     UnknownAgent,
 )
-from agent_handoff_kit.guard import is_async
-from agent_handoff_kit.handoffs import Parties, Terms, handoff
+from agent_handoff_kit.handoffs import Parties, Terms, handoff, terms_of
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, checkpoint_state, context_to_mapping
 from agent_handoff_kit.runs import Run
 from agent_handoff_kit.serialization import canonical
@@ -57,7 +56,7 @@ class Step:
     @property
     def terms(self) -> Terms:
         """What its context must satisfy."""
-        return Terms(tuple(self.required_keys), self.schema, tuple(self.checks))
+        return terms_of(self.required_keys, self.schema, self.checks)
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,15 @@ class Pipeline:
 
     Raises:
         ValueError: there is no step, or two have one name.
+        TypeError: a step's keys, schema or checks cannot be used.
     """
 
     def __init__(self, relay: Relay, steps: Sequence[Step]) -> None:
         names = [step.name for step in steps]
         if not names or len(set(names)) != len(names):
             raise ValueError(f"the steps are named {names}; give at least one, each with a name of its own")
+        for step in steps:
+            terms_of(step.required_keys, step.schema, step.checks)
         self._relay = relay
         self._steps = tuple(steps)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_handoff_kit._annotations import Fitting, is_typed_dict
-from agent_handoff_kit._shapes import adapter_for, validated
+from agent_handoff_kit._shapes import adapter_for, is_async, validated
 
 Check = Callable[[Any], Any]
+LAMBDA = "<lambda>"
 
 
 @dataclass
@@ -46,18 +48,83 @@ def judge(
         The verdict.
 
     Raises:
-        TypeError: when the schema is of no known kind.
+        TypeError: when the schema is of no known kind, or a check is async.
         Exception: whatever a check itself raises.
     """
-    verdict = Verdict([key for key in required_keys if key not in state])
+    verdict = Verdict([key for key in required_keys if not _has(state, key)])
     if schema is not None:
         verdict.reasons.extend(_schema_reasons(schema, state))
     for check in checks:
         answer = check(state)
+        if inspect.isawaitable(answer):
+            _close(answer)
+            raise _async_check(check)
         if answer is None or answer is True:
             continue
         verdict.reasons.append(f"check {check_name(check)} failed" if answer is False else str(answer))
     return verdict
+
+
+def require_usable(schema: Any, checks: Iterable[Any]) -> None:
+    """Refuse a schema or a check that nothing can be judged by.
+
+    Args:
+        schema: a pydantic model, dataclass or TypedDict, or None.
+        checks: what should be callables.
+
+    Raises:
+        TypeError: naming the one that cannot be used, and why.
+    """
+    if schema is not None and not (isinstance(schema, type) and _describes(schema)):
+        raise TypeError(f"schema must be a pydantic model, a dataclass or a TypedDict class, not {schema!r}")
+    for check in checks:
+        if not callable(check):
+            raise TypeError(f"a check is a callable of the state, not {check!r}")
+        if is_async(check):
+            raise _async_check(check)
+
+
+def _describes(schema: Any) -> bool:
+    return dataclasses.is_dataclass(schema) or is_typed_dict(schema) or hasattr(schema, "model_validate")
+
+
+def require_keys(keys: Iterable[Any]) -> tuple[Any, ...]:
+    """The required keys, each of which could be a key.
+
+    Args:
+        keys: what the caller gave.
+
+    Raises:
+        TypeError: they are one text, or one of them cannot be a key of a dict.
+    """
+    if isinstance(keys, (str, bytes)):
+        raise TypeError(f"required_keys is the text {keys!r}; give a list of keys, [{keys!r}]")
+    given = tuple(keys)
+    for key in given:
+        try:
+            hash(key)
+        except TypeError as error:
+            raise TypeError(f"the required key {key!r} cannot be a key of a dict: {error}") from None
+    return given
+
+
+def _has(state: Mapping[Any, Any], key: Any) -> bool:
+    try:
+        return key in state
+    except TypeError:  # A key whose stored form is no key.
+        return False
+
+
+def _async_check(check: Any) -> TypeError:
+    return TypeError(
+        f"check {check_name(check)} is async; a check gives its answer at once, so make it a plain function"
+    )
+
+
+def _close(answer: Any) -> None:
+    # So that it does not warn that nobody awaited it.
+    if inspect.iscoroutine(answer):
+        answer.close()
 
 
 def check_name(obj: Any) -> str:
@@ -77,9 +144,7 @@ def check_name(obj: Any) -> str:
 
 
 def _schema_reasons(schema: Any, state: Mapping[Any, Any]) -> list[str]:
-    known = dataclasses.is_dataclass(schema) or is_typed_dict(schema) or hasattr(schema, "model_validate")
-    if not isinstance(schema, type) or not known:
-        raise TypeError(f"schema must be a pydantic model, a dataclass or a TypedDict class, not {schema!r}")
+    require_usable(schema, ())
     adapter = adapter_for(schema)
     return _plain_reasons(schema, state) if adapter is None else _pydantic_reasons(adapter, schema, state)
 
