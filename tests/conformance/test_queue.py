@@ -15,7 +15,7 @@ import pytest
 
 from agent_handoff_kit import Relay
 from agent_handoff_kit.store import scripts
-from agent_handoff_kit.store.logs import LogHeads
+from agent_handoff_kit.store.logs import LogHeads, Snapshot
 from agent_handoff_kit.store.records import EMPTY_CHAIN, LogHead
 from agent_handoff_kit.store.steps import Script, WriteRun
 
@@ -117,8 +117,8 @@ def test_only_the_latest_log_ends_are_remembered_and_large_lists_are_not_kept() 
     heads = LogHeads()
     head = LogHead(1, 1, EMPTY_CHAIN)
     for number in range(200):
-        heads.put(f"r{number}", head, b"snapshot")
-        heads.put("used often", head, b"x" * (9 * 2**20 if number == 199 else 1))
+        heads.put(f"r{number}", head, Snapshot(b"snapshot", 8))
+        heads.put("used often", head, Snapshot(b"x" * (9 * 2**20 if number == 199 else 1), 1))
     known = [number for number in range(200) if heads.get(f"r{number}") != (None, None)]
     assert known == list(range(200 - len(known), 200)) and len(known) < 200
     assert heads.get("used often") == (head, None)

@@ -35,7 +35,8 @@ class Relay:
         lease_ttl: seconds that an owner may be silent before its runs pass on. A killed process's runs pass
             on at once.
         durability: ``"full"`` survives power loss; ``"os"`` survives the end of the process only.
-        max_payload: the largest context or result, in bytes.
+        max_payload: the largest context (its state and the messages given in one call together) or result, in
+            bytes.
         redact: called with a copy of everything that is to be stored, before anything else is done with it;
             returns what is stored. It gets contexts as dicts: an envelope with its messages, or with
             ``new_messages`` as its messages; the fields of a typed context. It gets results of runs and tools,

@@ -64,9 +64,23 @@ def encode(
             data = tree_bytes(encoder.walk(value, 1), portable=encoder.portable)
     except RecursionError:
         raise PayloadError(root, "nested too deeply for the remaining stack") from None
-    if len(data) > max_bytes:
-        raise PayloadError(root, f"the payload is over its size limit: {len(data)} bytes, {max_bytes} allowed")
+    require_size(len(data), max_bytes, root)
     return data
+
+
+def require_size(size: int, max_bytes: int, root: str) -> None:
+    """Refuse a payload over its size limit.
+
+    Args:
+        size: its bytes.
+        max_bytes: the limit.
+        root: what it is.
+
+    Raises:
+        PayloadError: it is larger.
+    """
+    if size > max_bytes:
+        raise PayloadError(root, f"the payload is over its size limit: {size} bytes, {max_bytes} allowed")
 
 
 def canonical(value: Any, *, root: str = "$") -> bytes:
@@ -132,7 +146,7 @@ def encode_messages(
     Args:
         messages: the messages, oldest first.
         strict: as for `encode`.
-        max_bytes: the limit for one message.
+        max_bytes: the limit for all of them.
         types: as for `encode`.
 
     Returns:
@@ -141,10 +155,13 @@ def encode_messages(
     Raises:
         PayloadError: naming the message, as ``messages[3]``.
     """
-    return [
-        encode(message, strict=strict, max_bytes=max_bytes, types=types, root=f"messages[{index}]")
-        for index, message in enumerate(messages)
-    ]
+    lines: list[bytes] = []
+    size = 0
+    for index, message in enumerate(messages):
+        lines.append(encode(message, strict=strict, max_bytes=max_bytes, types=types, root=f"messages[{index}]"))
+        size += len(lines[-1])
+        require_size(size, max_bytes, "messages")
+    return lines
 
 
 def _refuse_constant(name: str) -> NoReturn:

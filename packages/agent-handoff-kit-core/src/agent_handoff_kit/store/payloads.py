@@ -14,11 +14,11 @@ from agent_handoff_kit._registered import is_model, registry
 from agent_handoff_kit._shapes import as_it_is
 from agent_handoff_kit.errors import StoreDamaged, UnreadablePayload
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
-from agent_handoff_kit.serialization import check_text, decode, encode, require_equal, storable_text
-from agent_handoff_kit.store.logs import Log, appended, whole_list
+from agent_handoff_kit.serialization import check_text, decode, encode, require_equal, require_size, storable_text
+from agent_handoff_kit.store.logs import Log, Snapshot, appended, whole_list
 from agent_handoff_kit.store.records import EMPTY_CHAIN, Draft, LogHead, StoredCheckpoint
 
-_NO_LOG = Log((), None, 0, EMPTY_CHAIN, None)
+_NO_LOG = Log((), None, 0, EMPTY_CHAIN, 0, None)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def draft(
     checkpoint: Checkpoint,
     codec: Codec,
     head: LogHead | None,
-    snapshot: bytes | None,
+    snapshot: Snapshot | None,
     new_messages: list[Any] | None = None,
     state: bytes | None = None,
 ) -> tuple[Draft, Log]:
@@ -78,6 +78,7 @@ def draft(
         log = whole_list(checkpoint.context["messages"], head, snapshot, **codec.options())
     else:
         log = _NO_LOG
+    require_size(len(state) + log.size, codec.max_bytes, "context")
     return _draft(checkpoint, codec, state, log, envelope, appends=new_messages is not None), log
 
 
