@@ -80,9 +80,10 @@ class ContextPort:
             mapping = self._dump(self._context)
         else:
             mapping = {} if self._context is None else context_to_mapping(self._context)
-        taken: dict[str, Any] = decode(
-            encode(mapping, strict=True, types=self._types, root="context"), types=self._types
-        )
+        # A record's own type makes its fields again; what is in a dict has to come back by itself.
+        noted: list[str] | None = [] if self._dump is None and as_dict(self._context) is None else None
+        data = encode(mapping, strict=True, types=self._types, root="context", noted=noted)
+        taken: dict[str, Any] = decode(data, types=self._types)
         return taken
 
 
