@@ -71,8 +71,11 @@ def test_a_result_does_not_pass_under_another_key_or_run(relay: Relay, path: str
             relay.store.get_tool_result("r", key)
 
 
-DAMAGES = [f"{column} = x'7b7d'" for column in ("state", "terms", "digest", "log_digest")]
-DAMAGES += ["op_id = 'x'", "log_len = 9"]
+DAMAGES = [
+    *(f"{column} = x'7b7d'" for column in ("state", "terms", "digest", "log_digest")),
+    "op_id = 'x'",
+    "log_len = 9",
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

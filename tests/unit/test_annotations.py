@@ -137,7 +137,8 @@ def stored(context: dict[str, Any]) -> Checkpoint:
 @pytest.mark.usefixtures("adapter")
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_comes_back_as_its_annotation_says(name: str) -> None:
-    order = Order(**{"order_id": OrderId("O-1"), "first": Item("pen"), name: FIELDS[name]})
+    fields: dict[str, Any] = {"order_id": OrderId("O-1"), "first": Item("pen"), name: FIELDS[name]}
+    order = Order(**fields)
     with Relay(":memory:") as relay:
         relay.handoff("r", "a", "b", order, ["order_id"], schema=Order)
         found = relay.recover("r")

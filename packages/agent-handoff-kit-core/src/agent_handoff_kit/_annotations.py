@@ -10,26 +10,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, cast
 
+from agent_handoff_kit._kinds import is_dict, is_named_tuple, is_typed_dict, type_of
+
 _BUILTINS = (dict, list, tuple, set, frozenset, str, int, float, bytes)
 _WRAPPERS = {"Annotated", "Required", "NotRequired", "ReadOnly", "Final", "ClassVar", "InitVar"}
 _ITEMS = (list, tuple, set, frozenset)
-
-
-def is_typed_dict(kind: Any) -> bool:
-    """Tell whether a type is a TypedDict, from whichever module.
-
-    Args:
-        kind: any object.
-
-    Returns:
-        True for a TypedDict class.
-    """
-    return isinstance(kind, type) and hasattr(kind, "__required_keys__") and dict in kind.__mro__
-
-
-def is_named_tuple(kind: type) -> bool:
-    """Tell whether a class is a named tuple."""
-    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 @lru_cache(maxsize=256)
@@ -83,11 +68,11 @@ class Fitting:
         return self._as_kind(kind, typing.get_args(hint), value, path)
 
     def _as_kind(self, kind: Any, arguments: tuple[Any, ...], value: Any, path: str) -> Any:
-        if isinstance(value, dict):
+        if is_dict(value):
             if dataclasses.is_dataclass(kind):
-                return self._dataclass(kind, cast("dict[str, Any]", value), path)
+                return self._dataclass(kind, value, path)
             if is_typed_dict(kind):
-                return self._typed_dict(kind, cast("dict[str, Any]", value), path)
+                return self._typed_dict(kind, value, path)
             if hasattr(kind, "model_validate"):
                 hints_of(kind)
                 return self._made(kind.model_validate, path, value)
@@ -97,27 +82,27 @@ class Fitting:
             return self._named_tuple(kind, cast("Sequence[Any]", value), path)
         if is_typed_dict(kind):
             return self._refused(kind, value, path)
-        if isinstance(value, dict) and issubclass(kind, Mapping):
+        if is_dict(value) and issubclass(kind, Mapping):
             return self._mapping(kind, arguments, value, path)
-        if isinstance(value, _ITEMS) and _takes(kind, value):
-            return self._items(kind, arguments, cast("Iterable[Any]", value), path)
+        if _takes(kind, value):
+            return self._items(kind, arguments, value, path)
         return self._plain(kind, value, path)
 
-    def _plain(self, kind: type, value: Any, path: str) -> Any:
-        if kind is float and type(value) is int:
+    def _plain(self, kind: Any, value: Any, path: str) -> Any:
+        if kind is float and type_of(value) is int:
             return value
         try:
             if isinstance(value, kind):
                 return value
         except TypeError:  # A protocol that cannot be asked.
             return value
-        if issubclass(kind, _BUILTINS) and kind is not bool and type(value) in kind.__mro__:
+        if kind is not bool and type_of(value) in _BUILTINS and type_of(value) in kind.__mro__:
             return self._made(kind, path, value)
         return self._refused(kind, value, path)
 
     def _one_of(self, hint: Any, value: Any, path: str) -> Any:
         options = [bare(option) for option in typing.get_args(hint)]
-        if type(value) in options:
+        if type_of(value) in options:
             return value
         trials = [(option, Fitting()) for option in options]
         made = [(trial, trial.fit(option, value, path)) for option, trial in trials]
@@ -177,7 +162,7 @@ class Fitting:
         else:
             hints = [arguments[0] if arguments else Any] * len(items)
         made = [self.fit(hint, item, f"{path}{n}.") for n, (hint, item) in enumerate(zip(hints, items, strict=True))]
-        collection: Any = kind if issubclass(kind, _ITEMS) else type(value)
+        collection: Callable[[Any], Any] = cast(Any, kind if _is_collection(kind) else type_of(value))
         return collection(made)
 
     def _made(self, make: Callable[..., Any], path: str, *arguments: Any, **fields: Any) -> Any:
@@ -241,9 +226,15 @@ def bare(hint: Any) -> Any:
             return type(None) if hint is None else hint
 
 
-def _takes(kind: type, value: object) -> bool:
-    """Whether items stored as one kind of collection may be given as another."""
-    return issubclass(kind, _ITEMS) or (kind.__module__ == "collections.abc" and isinstance(value, kind))
+def _is_collection(kind: Any) -> bool:
+    return issubclass(kind, _ITEMS)
+
+
+def _takes(kind: Any, value: object) -> bool:
+    """Whether the value holds items, and items stored as its kind of collection may be given as this one."""
+    if not isinstance(value, _ITEMS):
+        return False
+    return _is_collection(kind) or (kind.__module__ == "collections.abc" and isinstance(value, kind))
 
 
 def _name(hint: Any) -> str:

@@ -6,7 +6,8 @@ import copy
 from collections.abc import Callable
 from typing import Any, cast
 
-from agent_handoff_kit._tagged_read import MAX_DEPTH, type_of
+from agent_handoff_kit._kinds import type_of
+from agent_handoff_kit._tagged_read import MAX_DEPTH
 
 _UNCHANGING = frozenset({str, int, float, bool, bytes, type(None)})
 _COLLECTIONS: dict[type, Callable[[Any], Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}

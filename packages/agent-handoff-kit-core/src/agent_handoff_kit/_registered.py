@@ -9,17 +9,13 @@ import typing
 from collections.abc import Iterator
 from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
-from agent_handoff_kit._annotations import bare, is_named_tuple
+from agent_handoff_kit._annotations import bare
+from agent_handoff_kit._kinds import is_dict, is_model, is_model_class, is_named_tuple, is_record, type_of
 from agent_handoff_kit.errors import PayloadError
 
 BUILTINS = (str, int, float, bytes, dict, list, tuple, set, frozenset)
-
-
-def is_model(value: object) -> TypeGuard[Any]:
-    """Whether it is a pydantic model, without importing pydantic."""
-    return _is_model_class(type(value))
 
 
 @lru_cache(maxsize=256)
@@ -31,7 +27,7 @@ def registry(types: tuple[type, ...]) -> dict[str, type]:
     """
     known: dict[str, type] = {}
     for kind in types:
-        if not (_is_record(kind) or issubclass(kind, BUILTINS)):
+        if not (is_record(kind) or any(base in BUILTINS for base in kind.__mro__)):
             reason = f"{kind.__name__} is no enum, dataclass, pydantic model or subclass of a builtin type"
             raise PayloadError("types", reason)
         if known.setdefault(kind.__name__, kind) is not kind:
@@ -52,7 +48,7 @@ def _brought_along(queue: list[type]) -> dict[str, type]:
 
 
 def _named_by(kind: Any) -> Iterator[type]:
-    if _is_model_class(kind):
+    if is_model_class(kind):
         hints = [field.annotation for field in kind.model_fields.values()]
     else:
         try:
@@ -62,19 +58,8 @@ def _named_by(kind: Any) -> Iterator[type]:
     while hints:
         hint = bare(hints.pop())
         hints.extend(typing.get_args(hint))
-        if _is_record(hint):
+        if is_record(hint):
             yield hint
-
-
-def _is_record(kind: Any) -> bool:
-    if not isinstance(kind, type):
-        return False
-    return issubclass(kind, Enum) or dataclasses.is_dataclass(kind) or is_named_tuple(kind) or _is_model_class(kind)
-
-
-def _is_model_class(kind: type) -> bool:
-    pydantic: Any = sys.modules.get("pydantic")
-    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
 
 
 def data_fields(value: Any) -> dict[str, Any]:
@@ -88,13 +73,15 @@ def model_fields(value: Any) -> dict[str, Any]:
     Not what ``model_dump`` gives: that leaves fields out, adds computed ones and knows other names.
     """
     held: dict[str, Any] = value.__dict__
-    fields = {name: held[name] for name in type(value).model_fields if name in held}
+    kind: Any = type_of(value)
+    fields: dict[str, Any] = {name: held[name] for name in kind.model_fields if name in held}
     return {**fields, **(value.__pydantic_extra__ or {})}
 
 
 def model_content(value: Any) -> dict[str, Any]:
     """All that is kept of a pydantic model, but for its private attributes."""
-    fields, extra = model_fields(value), value.__pydantic_extra__ or {}
+    fields = model_fields(value)
+    extra: dict[str, Any] = value.__pydantic_extra__ or {}
     unset = [name for name in fields if name not in value.__pydantic_fields_set__]
     content: dict[str, Any] = {"fields": {name: item for name, item in fields.items() if name not in extra}}
     if extra:
@@ -180,7 +167,7 @@ def alike(left: Any, right: Any) -> bool:
     """Whether two values are equal, exact types included, whatever their types think of equality."""
     if type(left) is not type(right):
         return False
-    if isinstance(left, dict):
+    if is_dict(left):
         return _dicts_alike(left, right)
     if isinstance(left, (list, tuple)):
         items = cast("list[Any]", left)

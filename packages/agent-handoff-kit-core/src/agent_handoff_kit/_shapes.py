@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from agent_handoff_kit._annotations import Fitting, is_typed_dict, with_later_fields
-from agent_handoff_kit._tagged_read import is_dict
+from agent_handoff_kit._annotations import Fitting, with_later_fields
+from agent_handoff_kit._kinds import is_dict, is_typed_dict
 
 T = TypeVar("T")
 

@@ -8,10 +8,11 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from agent_handoff_kit._kinds import is_list, type_of
 from agent_handoff_kit._registered import rebuilt
 
 TAG = "$ahk"
@@ -20,18 +21,6 @@ MAX_BYTES = 64 * 2**20
 MAX_TEXT = 255
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 _INF = math.inf
-
-
-# The builtin under a type that checkers can follow.
-type_of: Callable[[object], type[object]] = type
-
-
-def is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
-    return isinstance(value, dict)
-
-
-def is_list(value: object) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
 
 
 def optional(name: str) -> Any:

@@ -15,11 +15,11 @@ from typing import Any, NoReturn, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from agent_handoff_kit._kinds import is_model, type_of
 from agent_handoff_kit._registered import (
     BUILTINS,
     alike,
     data_fields,
-    is_model,
     model_content,
     model_fields,
     registry,
@@ -31,7 +31,6 @@ from agent_handoff_kit._tagged_read import (
     TAG,
     spelled_alike,
     stdlib,
-    type_of,
     untag,
     whole,
 )
@@ -196,7 +195,7 @@ class Encoder:
         return self.types.get(kind.__name__) is kind
 
     def model(self, value: Any, depth: int) -> Any:
-        if self.is_registered(type(value)):
+        if self.is_registered(type_of(value)):
             return self.named("model", lambda: {**model_content(value), **self.private(value)}, value, depth)
         self.retyped(value, dict)
         fields = value.model_dump if self.noted is None else lambda: model_fields(value)
@@ -213,7 +212,7 @@ class Encoder:
 
     def like(self, base: type, value: Any, depth: int) -> Any:
         """Write an instance of a builtin type's subclass."""
-        if self.is_registered(type(value)):
+        if self.is_registered(type_of(value)):
             return self.checked("like", lambda: self.as_base(base, value, depth + 1), value, depth)
         self.retyped(value, base)
         return self.as_base(base, value, depth)
@@ -223,7 +222,7 @@ class Encoder:
         return _WRITERS[base](self, value if plain is None else plain(value), depth)
 
     def named(self, tag: str, content: Callable[[], Any], value: Any, depth: int) -> Any:
-        if self.is_registered(type(value)):
+        if self.is_registered(type_of(value)):
             return self.checked(tag, lambda: self.content(content, value, depth + 1), value, depth)
         return self.content(content, value, depth)
 
@@ -294,7 +293,7 @@ class Encoder:
             self.noted.append(self.path())
 
     def complain(self, value: Any, what: str = "is stored in a simpler form; convert it, or register its type") -> None:
-        complain(self.path(), type(value), what, strict=self.strict)
+        complain(self.path(), type_of(value), what, strict=self.strict)
 
 
 def _simple(tag: str, spell: Callable[[Any], Any]) -> Callable[[Encoder, Any, int], Any]:

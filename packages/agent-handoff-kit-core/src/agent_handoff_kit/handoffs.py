@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from agent_handoff_kit._kinds import is_model, type_of
 from agent_handoff_kit._redaction import redacted
-from agent_handoff_kit._registered import is_model
 from agent_handoff_kit._shapes import as_type
-from agent_handoff_kit._tagged_read import type_of
 from agent_handoff_kit.errors import HandoffVerificationError, RunAlreadyCompleted
 from agent_handoff_kit.models import (
     Checkpoint,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from agent_handoff_kit._registered import data_fields, is_model, model_fields
+from agent_handoff_kit._kinds import is_dict, is_model
+from agent_handoff_kit._registered import data_fields, model_fields
 from agent_handoff_kit._shapes import as_type
-from agent_handoff_kit._tagged_read import is_dict
 from agent_handoff_kit.errors import StoreDamaged, UnreadablePayload
 from agent_handoff_kit.serialization import dumps_safe, json_sanitize, loads_field
 

@@ -12,14 +12,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, cast
 
-from agent_handoff_kit._registered import alike, data_fields, is_model, model_fields, registry
+from agent_handoff_kit._kinds import is_dict, is_model, type_of
+from agent_handoff_kit._registered import alike, data_fields, model_fields, registry
 from agent_handoff_kit._tagged_read import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_TEXT,
     ORJSON,
     Budget,
-    is_dict,
     is_plain,
     plain_bytes,
     tree_bytes,
@@ -124,7 +124,7 @@ def require_equal(value: Any, make_again: Callable[[Any], Any], stored: Any, *, 
         if type(back) is type(value) and alike(_fields(back), _fields(value)):
             return
         what = "does not come back equal when it is made again from its fields"
-    complain(root, type(value), what, strict=strict)
+    complain(root, type_of(value), what, strict=strict)
 
 
 def _fields(value: Any) -> Any:

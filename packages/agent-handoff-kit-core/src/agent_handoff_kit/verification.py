@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_handoff_kit._annotations import Fitting, is_typed_dict
+from agent_handoff_kit._annotations import Fitting
+from agent_handoff_kit._kinds import is_typed_dict
 from agent_handoff_kit._shapes import adapter_for, is_async, validated
 
 Check = Callable[[Any], Any]

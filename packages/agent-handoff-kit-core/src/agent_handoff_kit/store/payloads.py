@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from agent_handoff_kit._kinds import is_model
 from agent_handoff_kit._redaction import redacted
-from agent_handoff_kit._registered import is_model, registry
+from agent_handoff_kit._registered import registry
 from agent_handoff_kit._shapes import as_it_is
 from agent_handoff_kit.errors import StoreDamaged, UnreadablePayload
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
