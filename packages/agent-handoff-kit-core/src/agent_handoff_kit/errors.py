@@ -242,7 +242,7 @@ class NothingToResume(HandoffKitError, RuntimeError):
         super().__init__(run_id)
 
     def __str__(self) -> str:
-        return f"run {self.run_id!r} has nothing to resume from. Start it with its input, or correct the run id."
+        return f"run {self.run_id!r} has nothing to resume from. Give its input to start it, or correct the run id."
 
 
 class RunDiverged(HandoffKitError):
