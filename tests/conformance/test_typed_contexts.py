@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import warnings
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -44,6 +45,25 @@ class Taxed(pydantic.BaseModel):
         return value * 2
 
 
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = 2
+
+
+class Part(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    colour: Colour | None = None
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    part: Part
+    colours: list[Colour] = []
+    by_colour: dict[Colour, tuple[int, Colour]] = {}
+    several: tuple[Colour, ...] = ()
+    kinds: set[Colour] = set()
+
+
 @dataclass
 class Basket:
     ticket: Ticket
@@ -57,8 +77,15 @@ def ticket() -> Ticket:
     )
 
 
-CONTEXTS: list[Any] = [ticket(), Basket(ticket(), collections.Counter("aab"))]
-contexts = pytest.mark.parametrize("context", CONTEXTS, ids=["model", "dataclass"])
+STRICT = Strict(
+    part=Part(colour=Colour.BLUE),
+    colours=[Colour.RED],
+    by_colour={Colour.BLUE: (1, Colour.RED)},
+    several=(Colour.RED, Colour.BLUE),
+    kinds={Colour.BLUE},
+)
+CONTEXTS: list[Any] = [ticket(), Basket(ticket(), collections.Counter("aab")), STRICT]
+contexts = pytest.mark.parametrize("context", CONTEXTS, ids=["model", "dataclass", "strict model"])
 
 
 @contexts

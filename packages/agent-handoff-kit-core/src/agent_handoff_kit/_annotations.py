@@ -10,7 +10,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, cast
 
-from agent_handoff_kit._kinds import is_dict, is_named_tuple, is_typed_dict, type_of
+from agent_handoff_kit._kinds import is_dict, is_model_class, is_named_tuple, is_record, is_typed_dict, type_of
 
 _BUILTINS = (dict, list, tuple, set, frozenset, str, int, float, bytes)
 _WRAPPERS = {"Annotated", "Required", "NotRequired", "ReadOnly", "Final", "ClassVar", "InitVar"}
@@ -177,6 +177,46 @@ class Fitting:
 
     def _refused(self, hint: Any, value: Any, path: str) -> Any:
         self.unfit.append(f"{_place(path, hint)}: expected {_name(hint)}, found {type(value).__name__}")
+        return value
+
+
+def with_members(hint: Any, value: Any) -> Any:
+    """The value with enum members for their values, where annotations name the enum; all else as it is."""
+    hint = bare(hint)
+    arguments = typing.get_args(hint)
+    if not arguments and isinstance(hint, type) and issubclass(hint, Enum):
+        return _member(hint, value)
+    if is_dict(value):
+        return _dict_with_members(hint, arguments, value)
+    if type_of(value) in _ITEMS and _is_collection(typing.get_origin(hint) or object):
+        items: Sequence[Any] = value
+        hints = arguments if len(arguments) == len(items) and arguments[-1] is not ... else arguments[:1] * len(items)
+        collection: Callable[[Any], Any] = cast(Any, type_of(items))
+        return collection(map(with_members, hints, items))
+    made = (with_members(option, value) for option in arguments)
+    return next((one for one in made if one is not value), value)
+
+
+def _dict_with_members(hint: Any, arguments: tuple[Any, ...], value: dict[Any, Any]) -> dict[Any, Any]:
+    kind = typing.get_origin(hint) or hint
+    if is_record(kind) or is_typed_dict(kind):
+        hints = _field_hints(kind)
+        return {name: with_members(hints.get(name, Any), item) for name, item in value.items()}
+    if len(arguments) == 2:
+        return {with_members(arguments[0], key): with_members(arguments[1], item) for key, item in value.items()}
+    return value
+
+
+def _field_hints(kind: Any) -> dict[str, Any]:
+    if is_model_class(kind):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    return hints_of(kind)
+
+
+def _member(kind: Any, value: Any) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
         return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import typing
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeGuard
@@ -45,7 +46,8 @@ def is_named_tuple(kind: Any) -> bool:
 
 def is_record(kind: object) -> TypeGuard[type[object]]:
     """Whether it is a class whose instances are values by name: dataclass, model, named tuple or enum."""
-    if not isinstance(kind, type):
+    # On Python 3.10 list[int] passes for a type.
+    if not isinstance(kind, type) or typing.get_origin(kind) is not None:
         return False
     one: type[object] = kind
     return issubclass(one, Enum) or dataclasses.is_dataclass(one) or is_named_tuple(one) or is_model_class(one)

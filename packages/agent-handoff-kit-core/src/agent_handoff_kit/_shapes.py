@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from agent_handoff_kit._annotations import Fitting, with_later_fields
+from agent_handoff_kit._annotations import Fitting, with_later_fields, with_members
 from agent_handoff_kit._kinds import is_dict, is_typed_dict
 
 T = TypeVar("T")
@@ -38,9 +38,17 @@ def adapter_for(kind: Any) -> Any:
     return adapter if adapter.pydantic_complete else None
 
 
-def validated(adapter: Any, value: Any) -> Any:
+def validated(kind: Any, adapter: Any, value: Any) -> Any:
     """What pydantic makes of a stored value: fields go by their own names, and by their aliases too."""
-    return adapter.validate_python(value, **_by_name())
+    try:
+        return adapter.validate_python(value, **_by_name())
+    except ValueError as error:
+        # Enums are stored by value; a strict type takes their members only.
+        again = with_members(kind, value)
+        try:
+            return adapter.validate_python(again, **_by_name())
+        except ValueError:
+            raise error from None
 
 
 @lru_cache(maxsize=1)
@@ -72,7 +80,7 @@ def as_type(kind: type[T], data: Mapping[str, Any]) -> T:
     adapter = adapter_for(target)
     if adapter is None:
         return cast(T, _fitted(target, data))
-    made = validated(adapter, dict(data))
+    made = validated(target, adapter, dict(data))
     return cast(T, with_later_fields(made, data) if dataclasses.is_dataclass(made) else made)
 
 
@@ -118,7 +126,7 @@ def rebuilder(function: Callable[..., Any], returns: Any) -> Callable[[Any], Any
     adapter = adapter_for(kind)
     if adapter is None:
         raise TypeError(f"returns={kind!r} cannot be rebuilt; give a dataclass, TypedDict or pydantic type")
-    return functools.partial(validated, adapter)
+    return functools.partial(validated, kind, adapter)
 
 
 def parameter_type(function: Callable[..., Any]) -> Any:

@@ -152,7 +152,7 @@ def _schema_reasons(schema: Any, state: Mapping[Any, Any]) -> list[str]:
 
 def _pydantic_reasons(adapter: Any, schema: Any, state: Mapping[Any, Any]) -> list[str]:
     try:
-        validated(adapter, {key: item for key, item in state.items() if isinstance(key, str)})
+        validated(schema, adapter, {key: item for key, item in state.items() if isinstance(key, str)})
     except ValueError as exc:
         errors: Any = getattr(exc, "errors", None)
         if errors is None:
