@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent_handoff_kit import Relay
+from agent_handoff_kit.errors import StoreError
+from agent_handoff_kit.store.steps import Script, WriteRun
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork"),
@@ -54,6 +56,65 @@ def fork_and_write(relay: Relay, number: int) -> int:
         try:
             assert relay.recover("first") is not None
             relay.handoff("child", "a", "b", {"n": number})
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_threads_that_fork_at_the_same_moment_disturb_each_other_in_nothing(tmp_path: Path) -> None:
+    codes: list[int] = []
+    with Relay(tmp_path / "run.db") as relay, Relay(tmp_path / "other.db") as other:
+        for one in (relay, other):
+            one.handoff("first", "a", "b", {})
+        begin = threading.Barrier(4)
+
+        def fork_again_and_again(number: int) -> None:
+            begin.wait()
+            for turn in range(8):
+                codes.append(fork_and_write(relay, 100 * number + turn))
+
+        def open_again_and_again() -> None:
+            begin.wait()
+            for _ in range(8):
+                with Relay(tmp_path / "run.db") as third:
+                    third.handoff("third", "a", "b", {})
+
+        threads = [threading.Thread(target=fork_again_and_again, args=(number,)) for number in range(3)]
+        threads.append(threading.Thread(target=open_again_and_again))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert codes == [0] * 24
+        assert len(relay.history("child")) == 24
+        assert len(relay.history("third")) == 8
+        other.handoff("first", "b", "c", {})
+
+
+def test_a_child_forked_inside_an_operation_is_refused_by_name_and_disturbs_nothing(tmp_path: Path) -> None:
+    codes: list[int] = []
+
+    def opening() -> Script[None]:
+        codes.append(fork_and_be_refused(relay))
+        yield WriteRun("r", "open", None, None, 0.0)
+
+    with Relay(tmp_path / "run.db") as relay:
+        relay.handoff("first", "a", "b", {})
+        relay.store.backend.write(opening)
+        assert codes == [0]
+        assert relay.run_status("r") == "open"
+        relay.handoff("first", "b", "c", {})
+
+
+def fork_and_be_refused(relay: Relay) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for attempt in (lambda: relay.handoff("r", "a", "b", {}), lambda: Relay(relay.store.db_path)):
+                with pytest.raises(StoreError, match="forked in the middle"):
+                    attempt()
             code = 0
         finally:
             os._exit(code)

@@ -1,14 +1,12 @@
-"""Running queued scripts: many in one transaction, each with a future of its own."""
+"""Running queued scripts: many in one transaction, each with an end of its own."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from agent_handoff_kit.store.failures import is_outcome_unknown, translate
+from agent_handoff_kit.store.jobs import Job
 from agent_handoff_kit.store.session import Session
 from agent_handoff_kit.store.statements import execute
 from agent_handoff_kit.store.steps import Script, Step
@@ -18,12 +16,17 @@ T = TypeVar("T")
 _PAGES_PER_OPERATION = 5 * 4096
 
 
-@dataclass(eq=False)
-class Job:
-    """One script in the queue, made anew for each time it runs."""
+class Outcome(NamedTuple):
+    """What a script came to, to be told after the commit."""
 
-    script: Callable[[], Script[Any]]
-    future: Future[Any] = field(default_factory=lambda: Future[Any]())
+    value: Any
+    error: Exception | None = None
+
+    def end(self, job: Job) -> None:
+        if self.error is None:
+            job.succeed(self.value)
+        else:
+            job.fail(self.error)
 
 
 class OutcomeUnknown(Exception):
@@ -49,22 +52,22 @@ def drive(session: Session, script: Script[T]) -> tuple[T, int]:
 def run_batch(session: Session, jobs: list[Job], location: str) -> int:
     """Run begun jobs in the open transaction and commit; the bytes written, roughly.
 
+    An interrupt ends the jobs whose transaction is committed, and leaves the others as they are.
+
     Raises:
-        OutcomeUnknown: an I/O error; the futures of jobs that may be written or not are still open.
+        OutcomeUnknown: an I/O error; jobs that may be written or not are not ended.
 
     A full disk rolls the whole transaction back, savepoints included: then each job runs again in a
-    transaction of its own, and no future ends before its commit.
+    transaction of its own, and no job ends before its commit.
     """
     if len(jobs) == 1:
         return _run_single(session, jobs[0], location)
     try:
         outcomes, written = _run_all(session, jobs)
-        session.connection.execute("COMMIT")
+        _commit(session, jobs, outcomes)
     except sqlite3.Error as error:
         _leave(session, error)
         return sum(run_alone(session, job, location) for job in jobs)
-    for job, outcome in zip(jobs, outcomes, strict=True):
-        outcome(job.future)
     return written
 
 
@@ -72,12 +75,12 @@ def run_alone(session: Session, job: Job, location: str) -> int:
     """Run a begun job in a transaction of its own; the bytes written, roughly.
 
     Raises:
-        OutcomeUnknown: an I/O error; the job's future is still open.
+        OutcomeUnknown: an I/O error; the job is not ended.
     """
     try:
         session.connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
-        job.future.set_exception(translate(error, location, "write"))
+        job.fail(translate(error, location, "write"))
         return 0
     return _run_single(session, job, location)
 
@@ -85,17 +88,23 @@ def run_alone(session: Session, job: Job, location: str) -> int:
 def _run_single(session: Session, job: Job, location: str) -> int:
     try:
         value, written = drive(session, job.script())
-        session.connection.execute("COMMIT")
     except Exception as error:
-        _leave(session, error)
-        job.future.set_exception(translate(error, location, "write"))
-        return 0
-    job.future.set_result(value)
+        return _failed(session, job, location, error)
+    try:
+        _commit(session, [job], [Outcome(value)])
+    except sqlite3.Error as error:
+        return _failed(session, job, location, error)
     return written
 
 
-def _run_all(session: Session, jobs: list[Job]) -> tuple[list[Callable[[Future[Any]], None]], int]:
-    outcomes: list[Callable[[Future[Any]], None]] = []
+def _failed(session: Session, job: Job, location: str, error: Exception) -> int:
+    _leave(session, error)
+    job.fail(translate(error, location, "write"))
+    return 0
+
+
+def _run_all(session: Session, jobs: list[Job]) -> tuple[list[Outcome], int]:
+    outcomes: list[Outcome] = []
     written = 0
     for job in jobs:
         session.connection.execute("SAVEPOINT operation")
@@ -105,20 +114,30 @@ def _run_all(session: Session, jobs: list[Job]) -> tuple[list[Callable[[Future[A
             raise
         except Exception as error:
             session.connection.execute("ROLLBACK TO operation")
-            outcomes.append(_failing(error))
+            outcomes.append(Outcome(None, error))
         else:
-            outcomes.append(_succeeding(value))
+            outcomes.append(Outcome(value))
             written += size
         session.connection.execute("RELEASE operation")
     return outcomes, written
 
 
-def _succeeding(value: Any) -> Callable[[Future[Any]], None]:
-    return lambda future: future.set_result(value)
+def _commit(session: Session, jobs: list[Job], outcomes: list[Outcome]) -> None:
+    try:
+        session.connection.execute("COMMIT")
+        _end_all(jobs, outcomes)
+    except sqlite3.Error:
+        raise
+    except BaseException:
+        # An interrupt comes before the commit or after it, never within.
+        if not session.connection.in_transaction:
+            _end_all(jobs, outcomes)
+        raise
 
 
-def _failing(error: Exception) -> Callable[[Future[Any]], None]:
-    return lambda future: future.set_exception(error)
+def _end_all(jobs: list[Job], outcomes: list[Outcome]) -> None:
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        outcome.end(job)
 
 
 def _leave(session: Session, error: Exception) -> None:

@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import warnings
 
 from agent_handoff_kit.errors import StoreUnavailable
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "drvfs", "vboxsf", "ceph", "lustre", "afs", "fuse.sshfs", "fuse.s3fs")
+
+
+def locate(path: str) -> str:
+    """The file's one name, whatever link or relative path leads to it: its side files are named after it.
+
+    Raises:
+        StoreUnavailable: it can be no database file, or one that goes by several names.
+    """
+    if not path:
+        raise StoreUnavailable(path, "open", "the path is empty")
+    if "\0" in path:
+        raise StoreUnavailable(repr(path), "open", "the path contains a NUL character")
+    try:
+        real = os.path.realpath(path)
+    except (OSError, ValueError) as error:
+        raise StoreUnavailable(path, "open", f"the path cannot be followed: {error}") from error
+    # What cannot be looked at cannot be opened either, and that is reported there.
+    with contextlib.suppress(OSError):
+        _check_kind(real, os.stat(real))
+    return real
+
+
+def _check_kind(path: str, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise StoreUnavailable(path, "open", "it is a directory")
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreUnavailable(path, "open", "it is no regular file")
+    if found.st_nlink > 1:
+        # SQLite names the write-ahead log after the file: under each name there would be another one.
+        reason = f"it has {found.st_nlink} names (hard links), of which each would get a log of its own; copy it"
+        raise StoreUnavailable(path, "open", reason)
 
 
 def refuse_network_file_system(path: str) -> None:

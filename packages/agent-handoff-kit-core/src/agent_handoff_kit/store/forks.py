@@ -7,6 +7,7 @@ the parent closes. So the current batch ends, everything is closed, and both sid
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -22,28 +23,40 @@ class Forkable(Protocol):
 
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
-_forking: list[Forkable] = []
+# Held from before a fork until after it: threads that fork at the same moment do so one after another, and
+# no backend opens its file in between. Reentrant for a fork in a signal handler.
+_one_fork = threading.RLock()
+_forking: list[list[Forkable]] = []
 
 
 def watch(backend: Forkable) -> None:
-    """Tell this backend of every fork of the process."""
-    _watched.add(backend)
+    """Tell this backend of every fork of the process; before it opens anything."""
+    with _one_fork:
+        _watched.add(backend)
 
 
 def _before() -> None:
+    _one_fork.acquire()
+    backends: list[Forkable] = []
+    _forking.append(backends)
     for backend in list(_watched):
+        backends.append(backend)
         backend.before_fork()
-        _forking.append(backend)
 
 
 def _after_in_parent() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_parent()
+    for backend in _forking.pop():
+        backend.after_fork_in_parent()
+    _one_fork.release()
 
 
 def _after_in_child() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_child()
+    global _one_fork
+    _one_fork = threading.RLock()
+    backends = _forking.pop()
+    _forking.clear()
+    for backend in backends:
+        backend.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import uuid
 
 from agent_handoff_kit.store.side_lock import SideLock
+from agent_handoff_kit.store.turns import Turn
 
 
 class Owner:
@@ -20,60 +20,72 @@ class Owner:
     def __init__(self, location: str, *, in_memory: bool) -> None:
         self._location = location
         self._in_memory = in_memory
-        self._name: str | None = None
-        self._lock: SideLock | None = None
-        self._naming = threading.Lock()
+        self._begin_anew()
 
-    def name(self) -> str:
-        """This process's name; the first call creates and locks its file."""
-        with self._naming:
-            return self._name or self._take_name()
+    def name(self, seconds: float) -> str:
+        """This process's name; the first call creates and locks its file.
 
-    def _take_name(self) -> str:
-        name = uuid.uuid4().hex
-        if not self._in_memory:
-            self._lock = SideLock(self._path(name))
-            self._lock.try_acquire()
-        self._name = name
-        return name
+        Raises:
+            TurnTaken: another call took longer than these seconds to do so.
+        """
+        return self._name or self._naming.run(seconds, self._take_name, _keep_what_is_there)
 
     def is_alive(self, owner: str) -> bool:
         """Whether the process of an owner (``process:scope``) runs; a stopped one does."""
         process = owner.partition(":")[0]
         if process == self._name:
             return True
-        return not self._in_memory and self._is_locked(self._path(process))
+        return not self._in_memory and _is_locked(self._path(process), self._location)
 
     def after_fork_in_child(self) -> None:
         """Let go of the parent's file without unlocking it; a child is an owner of its own."""
         if self._lock is not None:
             self._lock.close()
-        self._lock = None
-        self._name = None
-        self._naming = threading.Lock()
+        self._begin_anew()
 
     def close(self) -> None:
         """Remove this process's file: what it still holds counts as left by a dead owner."""
-        if self._lock is not None and self._name is not None:
+        if self._lock is not None:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path(self._name))
+                os.unlink(self._path(self._candidate))
             self._lock.close()
-        self._lock = None
-        self._name = None
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._name: str | None = None
+        self._candidate = uuid.uuid4().hex
+        self._lock: SideLock | None = None
+        self._naming = Turn()
+
+    def _take_name(self) -> str:
+        if not self._in_memory:
+            # Kept from an attempt that was interrupted, with the file it may have made.
+            self._lock = self._lock or SideLock(self._path(self._candidate), self._location)
+            self._lock.try_acquire()
+        self._name = self._candidate
+        return self._name
 
     def _path(self, process: str) -> str:
         return f"{self._location}-owner-{process}"
 
-    def _is_locked(self, path: str) -> bool:
-        if not os.path.exists(path):
-            return False
-        probe = SideLock(path)
-        try:
-            if not probe.try_acquire():
-                return True
-            # Its owner is dead; nobody will need the file again.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            return False
-        finally:
-            probe.close()
+
+def _is_locked(path: str, database: str) -> bool:
+    probe = SideLock(path, database)
+    try:
+        if not probe.try_existing():
+            return True
+        # Its owner is dead; nobody will need the file again.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return False
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        # Another user's, who may be at work; the lease ends by its time.
+        return True
+    finally:
+        probe.close()
+
+
+def _keep_what_is_there(error: BaseException) -> None:
+    pass

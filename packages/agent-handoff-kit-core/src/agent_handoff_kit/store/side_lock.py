@@ -7,21 +7,38 @@ The kernel frees it when its holder dies.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 
 class SideLock:
-    """An exclusive lock between processes, tried without waiting."""
+    """An exclusive lock between processes, tried without waiting.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: the lock file.
+        database: the file it stands beside; whoever may write that one may lock.
+    """
+
+    def __init__(self, path: str, database: str) -> None:
         self._path = path
+        self._database = database
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
         """Take the lock; False while another process holds it."""
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+            _share(self._descriptor, self._database)
+        return _try_lock(self._descriptor)
+
+    def try_existing(self) -> bool:
+        """Take the lock of a file that is there.
+
+        Raises:
+            FileNotFoundError: it is not.
+        """
+        self._descriptor = os.open(self._path, os.O_RDWR)
         return _try_lock(self._descriptor)
 
     def release(self) -> None:
@@ -30,9 +47,27 @@ class SideLock:
 
     def close(self) -> None:
         """Release the lock and its file handle."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _share(descriptor: int, database: str) -> None:
+    """Give a file the database's mode and owners as far as this user may, as SQLite does with its side files."""
+    if sys.platform == "win32":
+        return
+    try:
+        model = os.stat(database)
+    except FileNotFoundError:
+        return
+    found = os.fstat(descriptor)
+    # Owners first: a change of them may clear bits of the mode.
+    if (found.st_uid, found.st_gid) != (model.st_uid, model.st_gid):
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, model.st_uid if os.geteuid() == 0 else -1, model.st_gid)
+    if (found.st_mode ^ model.st_mode) & 0o666:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, model.st_mode & 0o666)
 
 
 if sys.platform == "win32":

@@ -5,28 +5,31 @@ from __future__ import annotations
 import logging
 import random
 import sqlite3
-import threading
 import time
 from collections import deque
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 from agent_handoff_kit.errors import StoreBusy, StoreError
-from agent_handoff_kit.store.batch import Job, OutcomeUnknown, run_alone, run_batch
+from agent_handoff_kit.store import service
+from agent_handoff_kit.store.batch import OutcomeUnknown, run_alone, run_batch
 from agent_handoff_kit.store.database import Database
 from agent_handoff_kit.store.failures import is_busy
+from agent_handoff_kit.store.jobs import Job
+from agent_handoff_kit.store.turns import Turn, TurnNested, TurnTaken
 
 _logger = logging.getLogger(__name__)
 
 _BATCH = 256
 _WAL_BYTES = 4 * 2**20
+_PATIENCE = 1.0
 
 
 class Writer:
     """Commits jobs in the order of their arrival.
 
     A blocking caller that finds nobody writing commits on its own thread; what gathers meanwhile goes to
-    the writer thread. ``lock`` is held while the database is written.
+    the writer thread. ``turn`` is held while the database is written. A job stays in the queue until it has
+    ended, so that whoever is interrupted leaves it to the next.
     """
 
     def __init__(self, database: Database, timeout: float) -> None:
@@ -34,17 +37,17 @@ class Writer:
         self._timeout = timeout
         self._written = 0
         self._closed = False
+        self._thread = service.Service(self, database)
         self.renew()
 
     def renew(self) -> None:
-        """Forget thread, locks and queue: a forked child has none of them."""
-        self.lock: threading.Lock = threading.Lock()
-        self._wake = threading.Condition()
+        """Forget thread, turn and queue: a forked child has none of them."""
+        self.turn: Turn = Turn()
         self._queue: deque[Job] = deque()
-        self._thread: threading.Thread | None = None
+        self._thread.renew(self)
 
     def queued(self) -> int:
-        """How many jobs wait to begin."""
+        """How many jobs have not ended."""
         return len(self._queue)
 
     def run(self, job: Job) -> Any:
@@ -53,84 +56,94 @@ class Writer:
         Raises:
             StoreBusy: it could not begin within the timeout; it is not written.
         """
-        self._enqueue(job)
-        if not (self._commit_here() and job.future.done()):
-            self._wake_thread()
         try:
-            return job.future.result(self._timeout)
-        except FutureTimeoutError:
-            if job.future.cancel():
-                raise self.busy("write") from None
-            return job.future.result()
+            self._enqueue(job)
+            if not (self._commit_here(job) and job.done):
+                self._wake()
+                self._wait(job)
+        except BaseException:
+            job.cancel()
+            raise
+        return job.outcome()
 
     def submit(self, job: Job) -> None:
         """Queue a job for the writer thread."""
         self._enqueue(job)
-        self._wake_thread()
+        self._wake()
 
-    def close(self) -> None:
-        """Commit what is queued and end the thread; the first call returns when that is done."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        self._drain()
+    def close(self, deadline: float) -> None:
+        """Commit what is queued and end the thread; what cannot be written by the deadline fails.
+
+        Args:
+            deadline: a time of ``time.monotonic``.
+        """
+        self._closed = True
+        self.drain(deadline)
+        for job in list(self._queue):
+            if job.cancel():
+                job.fail(self.busy("close"))
+        self._thread.stop(deadline)
 
     def busy(self, operation: str) -> StoreBusy:
         """The error for an operation that could not begin."""
         return StoreBusy(self._database.location, operation, f"it stayed locked for {self._timeout} s")
 
-    def _enqueue(self, job: Job) -> None:
-        with self._wake:
-            if self._closed:
-                raise StoreError(self._database.location, "use", "the store is closed")
-            self._queue.append(job)
+    def nested(self, operation: str) -> StoreBusy:
+        """The error for an operation called from inside another one of its own thread."""
+        reason = "this thread is in the middle of another operation on it, as in a signal handler"
+        return StoreBusy(self._database.location, operation, reason)
 
-    def _wake_thread(self) -> None:
-        with self._wake:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._serve, name="agent-handoff-kit-writer", daemon=True)
-                self._thread.start()
-            self._wake.notify()
-
-    def _serve(self) -> None:
-        while True:
-            with self._wake:
-                while not self._queue and not self._closed:
-                    self._wake.wait()
-                if self._closed:
-                    return
-            self._drain()
-
-    def _drain(self) -> None:
-        while self._queue:
-            with self.lock:
-                done = self._commit()
+    def drain(self, deadline: float = float("inf")) -> None:
+        """Commit until nothing is queued; for the writer thread."""
+        while self._queue and (left := deadline - time.monotonic()) > 0:
+            try:
+                done = self.turn.run(min(left, _PATIENCE), self._commit, self._tidy)
+            except TurnNested:
+                return
+            except TurnTaken:
+                continue
             if not done:
-                self._drop_cancelled()
                 time.sleep(random.uniform(0.0002, 0.003))
 
-    def _drop_cancelled(self) -> None:
-        with self._wake:
-            self._queue = deque(job for job in self._queue if not job.future.cancelled())
+    def _enqueue(self, job: Job) -> None:
+        self._queue.append(job)
+        # Asked afterwards: what came before the closing is seen by it.
+        if self._closed and job.cancel():
+            raise StoreError(self._database.location, "use", "the store is closed")
 
-    def _commit_here(self) -> bool:
-        if not self.lock.acquire(blocking=False):
-            return False
+    def _wake(self) -> None:
+        if not self._thread.wake(self):
+            # At the interpreter's end there are no new threads.
+            self.drain(time.monotonic() + self._timeout)
+
+    def _wait(self, job: Job) -> None:
+        deadline = time.monotonic() + self._timeout
+        while not job.wait(min(max(deadline - time.monotonic(), 0.0), _PATIENCE)):
+            if time.monotonic() >= deadline:
+                if job.cancel():
+                    raise self.busy("write")
+                # It has begun, so it ends.
+                deadline = float("inf")
+            # Whoever was to commit it may have been interrupted.
+            self._wake()
+
+    def _commit_here(self, job: Job) -> bool:
         try:
-            return self._commit()
-        finally:
-            self.lock.release()
+            return self.turn.run(0.0, self._commit, self._tidy)
+        except TurnNested:
+            if job.cancel():
+                raise self.nested("write") from None
+            return False
+        except TurnTaken:
+            return False
 
     def _commit(self) -> bool:
         """Begin, take the queue, run it, commit; False if another process or connection is writing."""
         try:
             if not self._database.try_lock():
-                return False
-        except OSError as error:
-            self._fail_queue(error)
-            return True
+                return self._drop_cancelled()
+        except (OSError, StoreError) as error:
+            return self._fail_queue(error)
         try:
             return self._begin_and_run()
         finally:
@@ -138,33 +151,38 @@ class Writer:
 
     def _begin_and_run(self) -> bool:
         try:
-            connection = self._database.writer()
+            connection = self._database.idle_writer()
             connection.execute("BEGIN IMMEDIATE")
         except (sqlite3.Error, OSError, StoreError) as error:
-            if is_busy(error):
-                return False
-            self._fail_queue(error)
-            return True
-        jobs = self._take()
+            return self._drop_cancelled() if is_busy(error) else self._fail_queue(error)
+        seen = self._head()
+        jobs = [job for job in seen if job.begin()]
         if jobs:
             self._run(connection, jobs)
         else:
             connection.execute("ROLLBACK")
+        self._drop(seen)
         return True
 
-    def _take(self) -> list[Job]:
-        with self._wake:
-            taken = [self._queue.popleft() for _ in range(min(len(self._queue), _BATCH))]
-        return [job for job in taken if job.future.set_running_or_notify_cancel()]
+    def _head(self) -> list[Job]:
+        # Others only append, so the indexes stay; within the turn nobody else removes.
+        return [self._queue[index] for index in range(min(len(self._queue), _BATCH))]
+
+    def _drop(self, seen: list[Job]) -> None:
+        for _ in seen:
+            self._queue.popleft()
+
+    def _drop_cancelled(self) -> bool:
+        for job in list(self._queue):
+            if job.cancelled:
+                self._queue.remove(job)
+        return False
 
     def _run(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
         try:
             self._written += run_batch(self._database.session(connection), jobs, self._database.location)
         except OutcomeUnknown:
             self._run_again(jobs)
-        except BaseException as error:
-            self._give_up(jobs, error)
-            raise
         else:
             self._checkpoint_when_due(connection)
 
@@ -176,7 +194,7 @@ class Writer:
         """
         self._database.reset_writer()
         for job in jobs:
-            if not job.future.done():
+            if not job.done:
                 self._run_once_more(job)
 
     def _run_once_more(self, job: Job) -> None:
@@ -184,21 +202,25 @@ class Writer:
             self._written += run_alone(self._database.session(self._database.writer()), job, self._database.location)
         except OutcomeUnknown as unknown:
             self._database.reset_writer()
-            job.future.set_exception(self._database.failure(unknown.error, "write"))
+            job.fail(self._database.failure(unknown.error, "write"))
         except (sqlite3.Error, OSError, StoreError) as error:
-            job.future.set_exception(self._database.failure(error, "write"))
+            job.fail(self._database.failure(error, "write"))
 
-    def _give_up(self, jobs: list[Job], error: BaseException) -> None:
-        """End what an interrupt or a defect left open, so that nobody waits for it."""
-        self._database.reset_writer()
-        for job in jobs:
-            if not job.future.done():
-                reason = f"it was interrupted by {error!r}; whether it is written is not known"
-                job.future.set_exception(StoreError(self._database.location, "write", reason))
+    def _tidy(self, error: BaseException) -> None:
+        """Take back what an interrupt or a defect left open, and leave its jobs to the writer thread."""
+        self._database.leave_writer(error)
+        for job in list(self._queue):
+            job.put_back()
+        if self._queue:
+            self._wake()
 
-    def _fail_queue(self, error: sqlite3.Error | OSError | StoreError) -> None:
-        for job in self._take():
-            job.future.set_exception(self._database.failure(error, "open"))
+    def _fail_queue(self, error: sqlite3.Error | OSError | StoreError) -> bool:
+        seen = self._head()
+        for job in seen:
+            if job.begin():
+                job.fail(self._database.failure(error, "open"))
+        self._drop(seen)
+        return True
 
     def _checkpoint_when_due(self, connection: sqlite3.Connection) -> None:
         # Only our own writes are counted: each process checkpoints what it wrote.
