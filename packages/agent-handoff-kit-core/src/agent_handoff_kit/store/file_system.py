@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import warnings
@@ -24,15 +23,18 @@ def locate(path: str) -> str:
         raise StoreUnavailable(repr(path), "open", "the path contains a NUL character")
     try:
         real = os.path.realpath(path)
+        _check_kind(real)
     except (OSError, ValueError) as error:
-        raise StoreUnavailable(path, "open", f"the path cannot be followed: {error}") from error
-    # What cannot be looked at cannot be opened either, and that is reported there.
-    with contextlib.suppress(OSError):
-        _check_kind(real, os.stat(real))
+        raise StoreUnavailable(path, "open", f"unable to open: {error}") from error
     return real
 
 
-def _check_kind(path: str, found: os.stat_result) -> None:
+def _check_kind(path: str) -> None:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        # What is not there may be made; what cannot be looked at is reported when it is opened.
+        return
     if stat.S_ISDIR(found.st_mode):
         raise StoreUnavailable(path, "open", "it is a directory")
     if not stat.S_ISREG(found.st_mode):
