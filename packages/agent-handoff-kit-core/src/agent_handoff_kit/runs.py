@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -15,13 +16,13 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-from agent_handoff_kit.errors import LostOwnership, RunAlreadyCompleted, RunInProgress, StoreError
+from agent_handoff_kit.errors import HandoffKitError, LostOwnership, RunAlreadyCompleted, RunInProgress, StoreError
 from agent_handoff_kit.heartbeat import heartbeat
 from agent_handoff_kit.serialization import check_text
 from agent_handoff_kit.store import CheckpointStore
 from agent_handoff_kit.store.boot_clock import boot_time
 from agent_handoff_kit.store.fences import Held, held
-from agent_handoff_kit.store.leases import Claimant, Claimed, claim_lapsed, end_lease, take_lease
+from agent_handoff_kit.store.leases import Claimant, Claimed, claim_lapsed, end_lease, end_leases_of, take_lease
 from agent_handoff_kit.store.records import Fence
 from agent_handoff_kit.store.requests import Plan, Write, perform
 from agent_handoff_kit.store.steps import RenewLease
@@ -42,6 +43,7 @@ class Run:
         self.ttl: float = ttl
         self.store: CheckpointStore = store
         self.replaying: bool = False
+        self.ended: bool = False
         self._deadline = taken_at + ttl
         self._lost = False
 
@@ -78,7 +80,9 @@ _current: ContextVar[tuple[Run, int] | None] = ContextVar("agent_handoff_kit_run
 def current_run() -> Run | None:
     """The run whose scope the caller is in; None outside one and in a forked child."""
     current = _current.get()
-    return current[0] if current is not None and current[1] == os.getpid() else None
+    if current is None or current[1] != os.getpid() or current[0].ended:
+        return None
+    return current[0]
 
 
 class RunScope:
@@ -96,6 +100,8 @@ class RunScope:
         self._wait = wait
         self._run = claimed
         self._claimed = claimed is not None
+        self._owner: str | None = None
+        self._pid = 0
         self._tokens: tuple[Token[Any], Token[Any]] | None = None
 
     def __enter__(self) -> Run:
@@ -108,7 +114,8 @@ class RunScope:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return self._entered(perform(self._store.backend, self._taken()))
+                with self._forsaking():
+                    return self._entered(perform(self._store.backend, self._taken()))
             except RunInProgress as busy:
                 time.sleep(_pause(busy, deadline))
 
@@ -119,18 +126,18 @@ class RunScope:
         deadline = time.monotonic() + self._wait
         while True:
             try:
-                return self._entered(
-                    await awaiting.perform_async(self._store.backend, self._taken(), self._store.timeout)
-                )
+                with self._forsaking():
+                    plan = self._taken()
+                    return self._entered(await awaiting.perform_async(self._store.backend, plan, self._store.timeout))
             except RunInProgress as busy:
                 await awaiting.sleep(_pause(busy, deadline))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        plan = self._left()
-        if plan is not None:
-            with _lapsing_instead(self.run_id):
+        with self._forsaking(), _lapsing_instead(self.run_id):
+            plan = self._left()
+            if plan is not None:
                 perform(self._store.backend, plan)
 
     async def __aexit__(
@@ -138,9 +145,9 @@ class RunScope:
     ) -> None:
         from agent_handoff_kit.store import awaiting  # brings asyncio
 
-        plan = self._left()
-        if plan is not None:
-            with _lapsing_instead(self.run_id):
+        with self._forsaking(), _lapsing_instead(self.run_id):
+            plan = self._left()
+            if plan is not None:
                 await awaiting.finish(self._store.backend, plan, self._store.timeout)
 
     def _taken(self) -> Plan[Run]:
@@ -151,6 +158,7 @@ class RunScope:
             return current
         taken_at = boot_time()
         claimant = new_claimant(self._store, self._ttl)
+        self._owner, self._pid = claimant.owner, os.getpid()
         try:
             token: int = yield Write(functools.partial(take_lease, self.run_id, claimant, time.time()))
         except RunAlreadyCompleted:
@@ -163,20 +171,44 @@ class RunScope:
         if run is self._run:
             if not self._claimed:
                 heartbeat.add(run)
-            lease = Held(self._store.identity, run.run_id, run.fence, os.getpid())
-            self._tokens = (_current.set((run, os.getpid())), held.set((*held.get(), lease)))
+            self._pid = os.getpid()
+            lease = Held(self._store.identity, run.run_id, run.fence, self._pid, run)
+            self._tokens = (_current.set((run, self._pid)), held.set((*held.get(), lease)))
         return run
 
     def _left(self) -> Plan[None] | None:
-        run = self._run
-        if run is None or self._tokens is None:
+        run, tokens = self._run, self._tokens
+        if run is None or tokens is None:
             return None
-        self._run = None
+        run.ended = True
         heartbeat.remove(run)
-        _current.reset(self._tokens[0])
-        held.reset(self._tokens[1])
-        self._tokens = None
-        return _ended(run)
+        # Left in another context, the scope's own one keeps the run; it is marked as ended.
+        with contextlib.suppress(ValueError):
+            _current.reset(tokens[0])
+        with contextlib.suppress(ValueError):
+            held.reset(tokens[1])
+        self._run = self._tokens = None
+        # A forked child that leaves its parent's scope has nothing to free.
+        return _ended(run) if self._pid == os.getpid() else None
+
+    @contextmanager
+    def _forsaking(self) -> Generator[None, None, None]:
+        """End the lease that an interrupted or cancelled caller may have got or kept, without waiting for it."""
+        try:
+            yield
+        except HandoffKitError:
+            raise
+        except BaseException:
+            self._forsake()
+            raise
+
+    def _forsake(self) -> None:
+        if self._run is not None and not self._claimed:
+            self._run.ended = True
+            heartbeat.remove(self._run)
+            self._run = None
+        if self._owner is not None and self._pid == os.getpid():
+            _end_later(self._store, self._owner)
 
 
 def new_claimant(store: CheckpointStore, ttl: float) -> Claimant:
@@ -201,6 +233,12 @@ def claim_orphans(store: CheckpointStore, limit: int, ttl: float) -> Plan[list[R
 
 def _ended(run: Run) -> Plan[None]:
     yield Write(functools.partial(end_lease, run.run_id, run.fence))
+
+
+def _end_later(store: CheckpointStore, owner: str) -> None:
+    # Queued behind the write that may have taken the lease.
+    with contextlib.suppress(StoreError):
+        store.backend.submit(functools.partial(end_leases_of, owner))
 
 
 @contextmanager

@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from agent_handoff_kit.errors import LostOwnership, RunInProgress
 from agent_handoff_kit.store.records import Fence, LockedRun
+
+
+class Scope(Protocol):
+    """What a lease is held for."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was left, perhaps in another context than it was entered in."""
+        ...
 
 
 class Held(NamedTuple):
@@ -18,6 +27,7 @@ class Held(NamedTuple):
     run_id: str
     fence: Fence
     process_id: int
+    scope: Scope
 
 
 held: ContextVar[tuple[Held, ...]] = ContextVar("agent_handoff_kit_held", default=())
@@ -25,7 +35,11 @@ held: ContextVar[tuple[Held, ...]] = ContextVar("agent_handoff_kit_held", defaul
 
 def fences_on(location: str) -> Mapping[str, Fence]:
     """The caller's fences on a database, by run; a forked child has none."""
-    return {one.run_id: one.fence for one in held.get() if one.location == location and one.process_id == os.getpid()}
+    return {
+        one.run_id: one.fence
+        for one in held.get()
+        if one.location == location and one.process_id == os.getpid() and not one.scope.ended
+    }
 
 
 def require_right(run_id: str, run: LockedRun, fence: Fence | None) -> None:

@@ -76,6 +76,15 @@ def _end_lease(session: Session, step: steps.EndLease) -> Rows:
     return []
 
 
+def _end_leases_of(session: Session, step: steps.EndLeasesOf) -> Rows:
+    session.connection.execute(
+        "UPDATE run SET owner = NULL, host = NULL, pid = NULL, boot_id = NULL, lease_until = NULL, claims = 0"
+        " WHERE owner = ?",
+        (step.owner,),
+    )
+    return []
+
+
 def _leased_runs(session: Session, step: steps.LeasedRuns) -> Rows:
     rows = session.connection.execute(
         f"SELECT run_id, {_LOCKED} FROM run WHERE owner IS NOT NULL AND status = 'open'"
@@ -99,6 +108,7 @@ TABLE: dict[type[Any], Callable[[Session, Any], Rows]] = {
     steps.SetLease: _set_lease,
     steps.RenewLease: _renew_lease,
     steps.EndLease: _end_lease,
+    steps.EndLeasesOf: _end_leases_of,
     steps.LeasedRuns: _leased_runs,
     steps.SetInput: _set_input,
 }

@@ -78,6 +78,11 @@ def end_lease(run_id: str, fence: Fence) -> Script[None]:
     yield steps.EndLease(run_id, fence.owner, fence.token)
 
 
+def end_leases_of(owner: str) -> Script[None]:
+    """Free whatever an owner has, under whatever token: it does not know whether it got its lease."""
+    yield steps.EndLeasesOf(owner)
+
+
 def claim_lapsed(claimants: Sequence[Claimant], now: float) -> Script[list[Claimed]]:
     """Give open runs whose lease has lapsed to the claimants, one each.
 

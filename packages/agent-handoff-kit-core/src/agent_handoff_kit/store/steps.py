@@ -163,6 +163,12 @@ class EndLease(NamedTuple):
     token: int
 
 
+class EndLeasesOf(NamedTuple):
+    """Free the runs that an owner has."""
+
+    owner: str
+
+
 class LeasedRuns(NamedTuple):
     """``(run_id,)`` and ``LockedRun`` values of open runs whose lease has lapsed, at most ``limit``."""
 
@@ -282,6 +288,7 @@ Step = (
     | SetLease
     | RenewLease
     | EndLease
+    | EndLeasesOf
     | LeasedRuns
     | SetInput
     | InsertCheckpoint
