@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from agent_handoff_kit.errors import HandoffKitError
@@ -17,6 +20,8 @@ from agent_handoff_kit.store.leases import renew
 from agent_handoff_kit.store.steps import RenewCall, RenewLease
 
 _logger = logging.getLogger(__name__)
+
+Sent = dict[CheckpointStore, "Future[list[bool]]"]
 
 
 class Beating(Protocol):
@@ -38,60 +43,90 @@ class Beating(Protocol):
 
 
 class Heartbeat:
-    """Renews what was added, three times within the shortest time to live."""
+    """Renews what was added, three times within the shortest time to live.
+
+    No lock is held, so that neither an interrupt of the main thread nor a signal handler in it can stop the
+    beat: each change of the two dicts is one step.
+    """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
         """Begin without leases and without the thread, as a forked child does."""
-        self._changed = threading.Condition()
-        self._beating: list[Beating] = []
-        self._thread: threading.Thread | None = None
+        self._beating: dict[int, Beating] = {}
+        self._serving: dict[str, threading.Thread] = {}
+        self._changed: SimpleQueue[None] = SimpleQueue()
 
     def add(self, lease: Beating) -> None:
         """Renew this lease until it is removed."""
-        with self._changed:
-            self._beating.append(lease)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="agent-handoff-kit-heartbeat", daemon=True)
-                self._thread.start()
-            self._changed.notify()
+        self._beating[id(lease)] = lease
+        thread = self._serving.get("thread")
+        if thread is None or not thread.is_alive():
+            thread = threading.Thread(target=self._beat, name="agent-handoff-kit-heartbeat", daemon=True)
+            self._serving["thread"] = thread
+            thread.start()
+        # It may be due earlier than those before it.
+        self._changed.put(None)
 
     def remove(self, lease: Beating) -> None:
         """Let this lease go; the thread ends some time after the last one."""
-        with self._changed:
-            self._beating = [one for one in self._beating if one is not lease]
-
-    def _pause(self) -> float:
-        return min(one.renewal.ttl for one in self._beating) / 3
+        self._beating.pop(id(lease), None)
 
     def _beat(self) -> None:
         last = time.monotonic()
-        while True:
-            with self._changed:
-                # A new lease may be due earlier than those before it, so it wakes the wait.
-                while self._beating and (left := last + self._pause() - time.monotonic()) > 0:
-                    self._changed.wait(left)
-                if not self._beating:
-                    self._thread = None
-                    return
-                # A closed store has let go of its leases.
-                beating = self._beating = [one for one in self._beating if not one.store.backend.closed]
+        sent: Sent = {}
+        while self._is_needed():
+            left = last + self._pause() - time.monotonic()
+            if left > 0:
+                with contextlib.suppress(Empty):
+                    self._changed.get(timeout=left)
+                continue
             last = time.monotonic()
-            for store in {id(one.store) for one in beating}:
-                _renew([one for one in beating if id(one.store) == store])
+            sent = self._renew_all(sent)
+
+    def _is_needed(self) -> bool:
+        me = threading.current_thread()
+        if not self._beating:
+            self._serving.pop("thread", None)
+        # One that was added meanwhile may have seen this thread at work, or have started another.
+        return bool(self._beating) and self._serving.setdefault("thread", me) is me
+
+    def _pause(self) -> float:
+        return min((one.renewal.ttl for one in list(self._beating.values())), default=0.0) / 3
+
+    def _renew_all(self, sent: Sent) -> Sent:
+        stores: dict[CheckpointStore, list[Beating]] = {}
+        for lease in list(self._beating.values()):
+            if lease.store.backend.closed:
+                # A closed store has let go of its leases.
+                self.remove(lease)
+            else:
+                stores.setdefault(lease.store, []).append(lease)
+        # A store that is still at the last renewal is locked by somebody; the others do not wait for it.
+        under_way = {store: future for store, future in sent.items() if not future.done()}
+        return under_way | {store: _renew(store, leases) for store, leases in stores.items() if store not in under_way}
 
 
-def _renew(leases: Sequence[Beating]) -> None:
+def _renew(store: CheckpointStore, leases: Sequence[Beating]) -> Future[list[bool]]:
     sent_at = boot_time()
     try:
-        held = leases[0].store.backend.write(functools.partial(renew, [one.renewal for one in leases]))
-    except HandoffKitError:
+        future = store.backend.submit(functools.partial(renew, [one.renewal for one in leases]))
+    except HandoffKitError as error:
+        # Closed a moment ago.
+        future = Future()
+        future.set_exception(error)
+    future.add_done_callback(functools.partial(_note, leases, sent_at))
+    return future
+
+
+def _note(leases: Sequence[Beating], sent_at: float, renewed: Future[list[bool]]) -> None:
+    error = renewed.exception()
+    if error is not None:
         # The next beat tries again; if none succeeds the leases lapse and their writes are refused.
-        _logger.warning("renewing %d leases failed", len(leases), exc_info=True)
+        _logger.warning("renewing %d leases failed", len(leases), exc_info=error)
         return
-    for lease, still in zip(leases, held, strict=True):
+    for lease, still in zip(leases, renewed.result(), strict=True):
         lease.noted(held=still, sent_at=sent_at)
 
 
