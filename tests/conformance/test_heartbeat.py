@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent_handoff_kit import Relay
 
-TTL = 0.9
+TTL = 1.5
 
 
 @contextmanager
@@ -39,14 +39,3 @@ def test_a_locked_store_lets_no_other_stores_lease_lapse(tmp_path: Path) -> None
         other.handoff("r", "a", "b", {})
         second.__exit__(None, None, None)
         first.__exit__(None, None, None)
-
-
-def test_a_lease_is_renewed_again_once_its_store_is_free(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    with Relay(path, lease_ttl=TTL) as relay, relay.run("r") as run:
-        with side_lock(path):
-            time.sleep(TTL * 0.6)
-        for _ in range(15):
-            time.sleep(TTL / 10)
-            run.check()
-        relay.handoff("r", "a", "b", {})
