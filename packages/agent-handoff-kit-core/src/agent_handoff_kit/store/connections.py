@@ -7,7 +7,7 @@ import os
 import sqlite3
 
 from agent_handoff_kit.errors import StoreError, StoreUnavailable
-from agent_handoff_kit.store.migrations import migrate
+from agent_handoff_kit.store.migrations import judge, migrate
 
 MEMORY = ":memory:"
 _SYNCHRONOUS = {"full": "FULL", "os": "NORMAL"}
@@ -26,6 +26,8 @@ def open_writer(path: str, durability: str) -> sqlite3.Connection:
     """A connection for writing, its schema current. The caller holds the side lock."""
     connection = _connect(path)
     try:
+        # Before anything is changed: another program's file stays as it is.
+        found = judge(connection, path)
         if path != MEMORY:
             _enter_wal(connection, path)
         for pragma in (
@@ -37,7 +39,7 @@ def open_writer(path: str, durability: str) -> sqlite3.Connection:
             "trusted_schema=OFF",
         ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        migrate(connection, path)
+        migrate(connection, path, found)
     except BaseException:
         connection.close()
         raise

@@ -1,19 +1,19 @@
-"""The schema and its numbered migrations, forward only. Imports a 0.1.0 file; refuses a newer one."""
+"""The schema and its numbered migrations, forward only. Takes over a 0.1.0 file; refuses others."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import sqlite3
-from typing import Any
+from enum import Enum
 
 from agent_handoff_kit.errors import SchemaMismatch
-from agent_handoff_kit.serialization import digest, encode, loads_field
-from agent_handoff_kit.store.records import EMPTY_CHAIN, row_digest
+from agent_handoff_kit.store.old_files import OLD_TABLES, import_old, is_old
 
 VERSION = 1
 APPLICATION_ID = 0x41484B31
-_OLD_TABLES = ("checkpoints", "run_meta", "tool_invocations")
 
 _SCHEMA = (
     "CREATE TABLE run (run_id TEXT PRIMARY KEY, status TEXT NOT NULL, last_seq INTEGER NOT NULL DEFAULT 0,"
@@ -41,30 +41,50 @@ _SCHEMA = (
     " data BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (run_id, epoch, key))",
 )
 
-# Views under the old names: a 0.1.0 process that still runs is refused instead of writing beside us.
-_VIEWS = tuple(f"CREATE VIEW {name} AS SELECT 'migrated by agent-handoff-kit 0.2.0' AS notice" for name in _OLD_TABLES)
+_CREATED = re.compile(r"CREATE (?:TABLE|INDEX) (\w+)")
+_OWN_NAMES = {match[1] for statement in _SCHEMA if (match := _CREATED.match(statement))}
 
 
-def migrate(connection: sqlite3.Connection, location: str) -> None:
-    """Bring the file to this version, in one transaction; a 0.1.0 file is copied first.
+class Found(Enum):
+    """What a file is before anything is done to it."""
+
+    CURRENT = "current"
+    EMPTY = "empty"
+    OLD = "old"
+
+
+def judge(connection: sqlite3.Connection, location: str) -> Found:
+    """What the file is; changes nothing in it.
 
     Raises:
-        SchemaMismatch: the file was written by a newer version, or by another program.
+        SchemaMismatch: it was written by a newer version, or by another program.
     """
-    found = _version(connection)
-    if found == VERSION:
+    ((version, application),) = connection.execute(
+        "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id"
+    ).fetchall()
+    if application == APPLICATION_ID and version == VERSION:
+        return Found.CURRENT
+    if application == APPLICATION_ID:
+        raise SchemaMismatch(location, version, VERSION)
+    objects = _objects(connection)
+    tables = {name for name, kind in objects if kind == "table"}
+    if (version, application) == (0, 0) and not objects:
+        return Found.EMPTY
+    if (version, application) != (0, 0) or not is_old(connection, tables):
+        raise SchemaMismatch(location, _described(version, application, tables), VERSION)
+    _require_room(location, {name.lower() for name, _ in objects})
+    return Found.OLD
+
+
+def migrate(connection: sqlite3.Connection, location: str, found: Found) -> None:
+    """Bring the file to this version, in one transaction; a 0.1.0 file is copied first."""
+    if found is Found.CURRENT:
         return
-    tables = _tables(connection)
-    if found > VERSION:
-        raise SchemaMismatch(location, str(found), str(VERSION))
-    if found == 0 and tables and "checkpoints" not in tables:
-        raise SchemaMismatch(location, f"tables {sorted(tables)} of another program", str(VERSION))
-    old = "checkpoints" in tables
-    if old:
+    if found is Found.OLD:
         back_up(connection, f"{location}.0.1.0.bak")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _create(connection, old=old)
+        _create(connection)
         connection.execute("COMMIT")
     except BaseException:
         # A full disk has rolled the transaction back already.
@@ -74,9 +94,7 @@ def migrate(connection: sqlite3.Connection, location: str) -> None:
 
 
 def back_up(connection: sqlite3.Connection, target: str) -> None:
-    """Copy the database through SQLite's own backup; a whole copy that exists already stays."""
-    if os.path.exists(target):
-        return
+    """Copy the database through SQLite's own backup; beside a copy that exists already, under a number."""
     # Under its own name only when it is whole: a crash leaves no half a copy that looks like one.
     unfinished = f"{target}.unfinished"
     with contextlib.suppress(FileNotFoundError):
@@ -87,83 +105,36 @@ def back_up(connection: sqlite3.Connection, target: str) -> None:
         connection.backup(copy)
     finally:
         copy.close()
-    os.replace(unfinished, target)
+    os.replace(unfinished, _free_name(target))
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+def _free_name(target: str) -> str:
+    # What stands under the name may be the copy of another file that was here before.
+    names = itertools.chain([target], (f"{target}.{number}" for number in itertools.count(2)))
+    return next(name for name in names if not os.path.lexists(name))
 
 
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    return {str(row[0]) for row in rows.fetchall()}
+def _objects(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    rows = connection.execute("SELECT name, type FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+    return [(str(name), str(kind)) for name, kind in rows]
 
 
-def _create(connection: sqlite3.Connection, *, old: bool) -> None:
+def _described(version: int, application: int, tables: set[str]) -> str:
+    return f"{version} of another program (application id {application}, tables {sorted(tables)})"
+
+
+def _require_room(location: str, names: set[str]) -> None:
+    taken = sorted(names & _OWN_NAMES)
+    if taken:
+        found = f"that of 0.1.0 beside {taken} of another program, names that this release needs itself"
+        raise SchemaMismatch(location, f"{found}; move {', '.join(OLD_TABLES)} to a file of their own", VERSION)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    tables = {name for name, kind in _objects(connection) if kind == "table"}
     for statement in _SCHEMA:
         connection.execute(statement)
-    if old:
-        _import_checkpoints(connection)
-        _import_runs(connection)
-        _import_calls(connection)
-        for name in _OLD_TABLES:
-            connection.execute(f"DROP TABLE IF EXISTS {name}")
-        for statement in _VIEWS:
-            connection.execute(statement)
+    if not tables.isdisjoint(OLD_TABLES):
+        import_old(connection, tables)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _rewritten(raw: str, name: str) -> bytes:
-    # A damaged old value is carried over as it is; reading it reports the damage.
-    try:
-        return encode(loads_field(raw, name))
-    except ValueError:
-        return raw.encode("utf-8", "surrogatepass")
-
-
-def _import_checkpoints(connection: sqlite3.Connection) -> None:
-    rows = connection.execute(
-        "SELECT checkpoint_id, run_id, from_agent, to_agent, context, required_keys, created_at, status, error"
-        " FROM checkpoints ORDER BY rowid"
-    ).fetchall()
-    last: dict[str, int] = {}
-    for row in rows:
-        last[row[1]] = last.get(row[1], 0) + 1
-        _import_checkpoint(connection, row, last[row[1]])
-    for run_id, seq in last.items():
-        connection.execute(
-            "INSERT INTO run (run_id, status, last_seq, updated_at) VALUES (?, 'open', ?, 0)", (run_id, seq)
-        )
-
-
-def _import_checkpoint(connection: sqlite3.Connection, row: tuple[Any, ...], seq: int) -> None:
-    op_id, run_id, sender, receiver, context, keys, created_at, status, error = row
-    state = _rewritten(context, "context")
-    terms = b'{"required_keys":' + _rewritten(keys, "required_keys") + b"}"
-    mark = row_digest(run_id, op_id, state, terms, EMPTY_CHAIN, 0)
-    connection.execute(
-        "INSERT INTO checkpoint (run_id, seq, op_id, status, from_agent, to_agent, envelope, log_len, log_digest,"
-        " messages, state, terms, digest, error, created_at) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, x'', ?, ?, ?, ?, ?)",
-        (run_id, seq, op_id, status, sender, receiver, EMPTY_CHAIN, state, terms, mark, error, created_at),
-    )
-
-
-def _import_runs(connection: sqlite3.Connection) -> None:
-    connection.execute(
-        "INSERT INTO run (run_id, status, updated_at) SELECT run_id, status, updated_at FROM run_meta WHERE true"
-        " ON CONFLICT (run_id) DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at"
-    )
-
-
-def _import_calls(connection: sqlite3.Connection) -> None:
-    rows = connection.execute(
-        "SELECT run_id, idempotency_key, tool_name, result_json, created_at FROM tool_invocations"
-    ).fetchall()
-    for run_id, key, tool, raw, created_at in rows:
-        result = _rewritten(raw, "result_json")
-        connection.execute(
-            "INSERT INTO call (run_id, key, tool, status, attempt, result, digest, created_at, finished_at)"
-            " VALUES (?, ?, ?, 'completed', 1, ?, ?, ?, ?)",
-            (run_id, key, tool, result, digest(run_id, key, "call", result), created_at, created_at),
-        )

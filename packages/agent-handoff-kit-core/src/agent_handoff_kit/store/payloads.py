@@ -70,6 +70,18 @@ def draft(
         PayloadError: an id is unusable, or the context holds a value that cannot be stored.
     """
     _check_names(checkpoint)
+    return drafted(checkpoint, codec, head, snapshot, new_messages, state)
+
+
+def drafted(
+    checkpoint: Checkpoint,
+    codec: Codec,
+    head: LogHead | None,
+    snapshot: Snapshot | None,
+    new_messages: list[Any] | None = None,
+    state: bytes | None = None,
+) -> tuple[Draft, Log]:
+    """As ``draft``, for a checkpoint whose ids were accepted before, by this release or an older one."""
     envelope = new_messages is not None or is_handoff_envelope(checkpoint.context)
     if state is None:
         state = encode_state(checkpoint, codec)

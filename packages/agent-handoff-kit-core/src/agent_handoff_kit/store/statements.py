@@ -50,7 +50,8 @@ def _newest_log(connection: sqlite3.Connection, step: steps.NewestLog) -> Rows:
     )
 
 
-def _insert_checkpoint(connection: sqlite3.Connection, step: steps.InsertCheckpoint) -> Rows:
+def insert_checkpoint(connection: sqlite3.Connection, step: steps.InsertCheckpoint) -> Rows:
+    """Insert a checkpoint with its messages; no rows."""
     *values, own = step
     connection.execute(_INSERT, (*values, *_placed(connection, own)))
     return []
@@ -221,7 +222,7 @@ def _load_records(connection: sqlite3.Connection, step: steps.LoadRecords) -> Ro
 _TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
     steps.FindOperation: _find_operation,
     steps.NewestLog: _newest_log,
-    steps.InsertCheckpoint: _insert_checkpoint,
+    steps.InsertCheckpoint: insert_checkpoint,
     steps.DeleteCheckpoint: _delete_checkpoint,
     steps.ReplaceMessages: _replace_messages,
     steps.DeleteRunData: _delete_run_data,
