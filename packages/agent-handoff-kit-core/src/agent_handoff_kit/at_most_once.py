@@ -25,7 +25,7 @@ from agent_handoff_kit.errors import (
 from agent_handoff_kit.heartbeat import heartbeat
 from agent_handoff_kit.open_calls import OpenCall, open_calls
 from agent_handoff_kit.runs import current_run
-from agent_handoff_kit.serialization import check_text, digest, storable_text
+from agent_handoff_kit.serialization import check_searched, check_text, digest, storable_text
 from agent_handoff_kit.store import CheckpointStore
 from agent_handoff_kit.store.call_scripts import Answer, CallClaim, CallKey, claim_call, end_call, look_up
 from agent_handoff_kit.store.requests import Invoke, Pause, Plan, Read, Write
@@ -102,6 +102,7 @@ def _until_settled(tool: Tool, claim: CallClaim, arguments: dict[str, Any], body
         answer: Answer | None = yield Read(functools.partial(look_up, claim))
         if answer is not None:
             return _replayed(tool, claim, answer)
+        _check_new(claim.call)
         owner = f"{tool.store.backend.owner_name()}:{uuid.uuid4().hex[:12]}"
         running = open_calls.enter(tool.store.identity, claim.call, owner, awaited=tool.awaited)
         if running is not None:
@@ -225,21 +226,33 @@ def _run_of(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         return ""
     running = current_run()
     if callable(tool.run_id):
-        return check_text("run_id", tool.run_id(*args, **kwargs))
+        return _named_run(tool.run_id(*args, **kwargs))
     if tool.run_id is None:
         if running is None:
             raise ValueError(f"{tool.name!r} has run_id=None and was called outside a run; use relay.run(run_id)")
         return running.run_id
     if running is not None and running.store is tool.store and running.run_id != tool.run_id:
         raise RunMismatch(tool.run_id, running.run_id)
-    return check_text("run_id", tool.run_id)
+    return _named_run(tool.run_id)
+
+
+def _named_run(run_id: object) -> str:
+    # An empty one would be the scope of all runs.
+    return check_searched("run_id", run_id) or check_text("run_id", run_id)
+
+
+def _check_new(key: CallKey) -> None:
+    """Check what is to be written; what an older release wrote under other keys was looked up before."""
+    check_text("key", key.key)
+    if key.run_id:
+        check_text("run_id", key.run_id)
 
 
 def _key_of(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     key: Any = tool.key_fn(*args, **kwargs)
     if not isinstance(key, str) or not key:
         raise TypeError(f"key_fn of {tool.name!r} returned {key!r}; return non-empty text")
-    return check_text("key", key)
+    return check_searched("key", key)
 
 
 def _names(key: CallKey) -> tuple[str, str, str]:

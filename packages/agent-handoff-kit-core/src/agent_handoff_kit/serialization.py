@@ -236,14 +236,31 @@ def check_text(name: str, value: object) -> str:
     Raises:
         PayloadError: when it is not text, empty, over 255 characters, or holds NUL or half a surrogate pair.
     """
+    text = check_searched(name, value)
+    if not text:
+        raise PayloadError(name, "must not be empty")
+    if len(text) > MAX_TEXT:
+        raise PayloadError(name, f"is {len(text)} characters long, {MAX_TEXT} are allowed")
+    if "\x00" in text:
+        raise PayloadError(name, "must not contain a NUL character")
+    return text
+
+
+def check_searched(name: str, value: object) -> str:
+    """Check an id or key that is only looked for: one that an older release accepted is found.
+
+    Args:
+        name: the field's name, for the error.
+        value: what the caller gave.
+
+    Returns:
+        The text.
+
+    Raises:
+        PayloadError: when it is not text, or holds half a surrogate pair, which no database can look for.
+    """
     if not isinstance(value, str):
         raise PayloadError(name, f"must be text, not {type(value).__name__}")
-    if not value:
-        raise PayloadError(name, "must not be empty")
-    if len(value) > MAX_TEXT:
-        raise PayloadError(name, f"is {len(value)} characters long, {MAX_TEXT} are allowed")
-    if "\x00" in value:
-        raise PayloadError(name, "must not contain a NUL character")
     if not whole(value):
         raise PayloadError(name, f"contains half a surrogate pair: {value!a}")
     return str.__str__(value)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_handoff_kit._shapes import as_it_is
-from agent_handoff_kit.errors import StoreDamaged
+from agent_handoff_kit.errors import PayloadError, StoreDamaged
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, is_handoff_envelope
-from agent_handoff_kit.serialization import check_text, digest, storable_text
+from agent_handoff_kit.serialization import check_searched, check_text, digest, storable_text
 from agent_handoff_kit.store import scripts
 from agent_handoff_kit.store.call_scripts import CallKey, find_calls, settle_call
 from agent_handoff_kit.store.connections import MEMORY
@@ -70,7 +70,7 @@ class CheckpointStore:
 
     def last_good_checkpoint(self, run_id: str) -> Checkpoint | None:
         """The run's newest VERIFIED checkpoint, by the order of writing."""
-        check_text("run_id", run_id)
+        check_searched("run_id", run_id)
         return self._restored(self.backend.read(functools.partial(scripts.newest_verified, run_id)))
 
     def history(self, run_id: str) -> list[Checkpoint]:
@@ -83,7 +83,7 @@ class CheckpointStore:
 
     def get_run_status(self, run_id: str) -> str | None:
         """The run's status, or None if nothing of it was recorded."""
-        check_text("run_id", run_id)
+        check_searched("run_id", run_id)
         run = self.backend.read(functools.partial(scripts.read_run, run_id))
         return None if run is None else run.status
 
@@ -136,7 +136,7 @@ class CheckpointStore:
 
     def find(self, checkpoint_id: str) -> Plan[Checkpoint]:
         """Plan: the stored checkpoint with this id."""
-        check_text("checkpoint_id", checkpoint_id)
+        check_searched("checkpoint_id", checkpoint_id)
         stored: StoredCheckpoint = yield Read(functools.partial(scripts.load_checkpoint, checkpoint_id))
         return restore_whole(stored, self.codec, self.db_path)
 
@@ -144,7 +144,7 @@ class CheckpointStore:
         self, checkpoint_id: str, status: HandoffStatus, expected: tuple[HandoffStatus, ...], error: str | None = None
     ) -> Plan[str | None]:
         """Plan: change a checkpoint's status if it is an expected one; gives the status it had."""
-        check_text("checkpoint_id", checkpoint_id)
+        check_searched("checkpoint_id", checkpoint_id)
         error = None if error is None else storable_text(error)
         names = tuple(one.value for one in expected)
         before: str | None = yield Write(
@@ -154,7 +154,7 @@ class CheckpointStore:
 
     def resume_point(self, run_id: str, *, allow_rollback: bool) -> Plan[Checkpoint | None]:
         """Plan: the checkpoint from which the run goes on, or None when nothing is pending."""
-        check_text("run_id", run_id)
+        check_searched("run_id", run_id)
         stored: StoredCheckpoint | None = yield Read(functools.partial(scripts.resume_point, run_id))
         while stored is not None:
             try:
@@ -167,23 +167,23 @@ class CheckpointStore:
 
     def newest_good(self, run_id: str) -> Plan[Checkpoint | None]:
         """Plan: the run's newest VERIFIED or RECOVERED checkpoint."""
-        check_text("run_id", run_id)
+        check_searched("run_id", run_id)
         return self._restored((yield Read(functools.partial(scripts.newest_good, run_id))))
 
     def setting_status(self, run_id: str, status: str) -> Plan[None]:
         """Plan: set the run's status."""
-        check_text("run_id", run_id)
+        yield from self._writable(run_id)
         yield Write(self.fenced(scripts.set_run_status, run_id, status))
 
     def read_history(self, run_id: str, limit: int | None) -> Plan[list[Checkpoint]]:
         """Plan: the newest ``limit`` checkpoints of the run, oldest first."""
-        check_text("run_id", run_id)
+        check_searched("run_id", run_id)
         rows: list[StoredCheckpoint] = yield Read(functools.partial(scripts.history, run_id, limit))
         return [restore(row, self.codec, self.db_path) for row in rows]
 
     def prune(self, run_id: str, keep: int) -> Plan[int]:
         """Plan: drop all but the newest checkpoints of a run; how many."""
-        check_text("run_id", run_id)
+        check_searched("run_id", run_id)
         dropped: int = yield Write(functools.partial(prune_run, run_id, keep))
         return dropped
 
@@ -198,7 +198,7 @@ class CheckpointStore:
 
     def read_run(self, run_id: str) -> Plan[RunRow | None]:
         """Plan: the run's row."""
-        check_text("run_id", run_id)
+        check_searched("run_id", run_id)
         row: RunRow | None = yield Read(functools.partial(scripts.read_run, run_id))
         return row
 
@@ -210,7 +210,7 @@ class CheckpointStore:
         redact: Callable[[Any], Any] | None = None,
     ) -> Plan[None]:
         """Plan: complete the run, keep its result, mark its newest checkpoint RECOVERED."""
-        check_text("run_id", run_id)
+        yield from self._writable(run_id)
         data = self.codec.encode_result(result, rebuild, redact)
         mark = digest(run_id, "", "result", data)
         yield Write(self.fenced(scripts.complete_run, run_id, data, mark))
@@ -226,8 +226,8 @@ class CheckpointStore:
 
     def find_result(self, run_id: str, key: str) -> Plan[tuple[bool, Any]]:
         """Plan: whether a key has a recorded result, and the first one."""
-        check_text("run_id", run_id)
-        check_text("key", key)
+        check_searched("run_id", run_id)
+        check_searched("key", key)
         rows: list[CallRow] = yield Read(functools.partial(find_calls, run_id, key, None))
         done = [row for row in rows if row.status == "completed"]
         return (True, self.call_result(run_id, key, done[0])) if done else (False, None)
@@ -251,8 +251,16 @@ class CheckpointStore:
         mark = digest(run_id, key, "call", data)
         yield Write(functools.partial(scripts.record_call, run_id, key, tool, data, mark, now=time.time()))
 
+    def _writable(self, run_id: str) -> Plan[None]:
+        """Plan: let pass the id of a run that is there, or that a new run may have."""
+        try:
+            check_text("run_id", run_id)
+        except PayloadError:
+            if (yield from self.read_run(run_id)) is None:
+                raise
+
     def _resolved(self, run_id: str, key: str, tool: str | None, applied: bool, result: Any) -> Plan[None]:
-        check_text("key", key)
+        check_searched("key", key)
         rows: list[CallRow] = yield Read(functools.partial(find_calls, run_id, key, tool))
         if len(rows) != 1:
             tools = [row.tool for row in rows]
