@@ -126,7 +126,7 @@ def test_an_old_value_nested_deeper_than_is_written_is_read(path: Path) -> None:
         assert relay.history("r")[0].context == json.loads(deep)
 
 
-@pytest.mark.parametrize("run_id", ["", "r" * 300, "r\0"])
+@pytest.mark.parametrize("run_id", ["", "r" * 300])
 def test_ids_that_0_1_0_accepted_are_found_and_their_runs_can_be_finished(path: Path, run_id: str) -> None:
     key = "k" * 300
     connection = old_file(path)

@@ -241,8 +241,6 @@ def check_text(name: str, value: object) -> str:
         raise PayloadError(name, "must not be empty")
     if len(text) > MAX_TEXT:
         raise PayloadError(name, f"is {len(text)} characters long, {MAX_TEXT} are allowed")
-    if "\x00" in text:
-        raise PayloadError(name, "must not contain a NUL character")
     return text
 
 
@@ -257,10 +255,13 @@ def check_searched(name: str, value: object) -> str:
         The text.
 
     Raises:
-        PayloadError: when it is not text, or holds half a surrogate pair, which no database can look for.
+        PayloadError: when it is not text, or holds NUL or half a surrogate pair, which not every database can
+            look for.
     """
     if not isinstance(value, str):
         raise PayloadError(name, f"must be text, not {type(value).__name__}")
+    if "\x00" in value:
+        raise PayloadError(name, "must not contain a NUL character")
     if not whole(value):
         raise PayloadError(name, f"contains half a surrogate pair: {value!a}")
     return str.__str__(value)
