@@ -209,10 +209,12 @@ def test_another_programs_file_is_refused_by_name_and_left_as_it_is(path: Path, 
     assert {one.name for one in path.parent.iterdir()} <= {"old.db", "old.db-lock"}
 
 
-def test_an_old_file_beside_other_tables_keeps_them(path: Path) -> None:
+def test_an_old_file_beside_other_tables_and_views_keeps_them(path: Path) -> None:
     connection = old_file(path)
     add(connection, 1, "r", {"n": 1})
     connection.execute("CREATE TABLE customers AS SELECT 7 AS id")
+    connection.execute("DROP TABLE run_meta")
+    connection.execute("CREATE VIEW run_meta AS SELECT id FROM customers")
     connection.close()
     with Relay(path) as relay:
         assert relay.history("r")[0].context == {"n": 1}

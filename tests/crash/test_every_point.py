@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 POLICIES = ("raise", "retry", "reconcile")
-POINTS = 98
+POINTS = 99
 DOCUMENT = Path(__file__).parents[2] / "packages" / "agent-handoff-kit" / "docs" / "crash-safety.md"
 
 

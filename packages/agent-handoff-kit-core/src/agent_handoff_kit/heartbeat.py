@@ -114,7 +114,7 @@ def _renew(store: CheckpointStore, leases: Sequence[Beating]) -> Future[list[boo
         future = store.backend.submit(functools.partial(renew, [one.renewal for one in leases]))
     except HandoffKitError as error:
         # Closed a moment ago.
-        future = Future()
+        future = Future[list[bool]]()
         future.set_exception(error)
     future.add_done_callback(functools.partial(_note, leases, sent_at))
     return future

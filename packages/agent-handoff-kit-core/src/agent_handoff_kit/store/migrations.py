@@ -42,7 +42,7 @@ _SCHEMA = (
 )
 
 _CREATED = re.compile(r"CREATE (?:TABLE|INDEX) (\w+)")
-_OWN_NAMES = {match[1] for statement in _SCHEMA if (match := _CREATED.match(statement))}
+_OWN_NAMES: set[str] = {match[1] for statement in _SCHEMA if (match := _CREATED.match(statement))}
 
 
 class Found(Enum):
@@ -59,9 +59,7 @@ def judge(connection: sqlite3.Connection, location: str) -> Found:
     Raises:
         SchemaMismatch: it was written by a newer version, or by another program.
     """
-    ((version, application),) = connection.execute(
-        "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id"
-    ).fetchall()
+    version, application = (_number(connection, name) for name in ("user_version", "application_id"))
     if application == APPLICATION_ID and version == VERSION:
         return Found.CURRENT
     if application == APPLICATION_ID:
@@ -84,7 +82,7 @@ def migrate(connection: sqlite3.Connection, location: str, found: Found) -> None
         back_up(connection, f"{location}.0.1.0.bak")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _create(connection)
+        _create(connection, old=found is Found.OLD)
         connection.execute("COMMIT")
     except BaseException:
         # A full disk has rolled the transaction back already.
@@ -114,6 +112,10 @@ def _free_name(target: str) -> str:
     return next(name for name in names if not os.path.lexists(name))
 
 
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
 def _objects(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     rows = connection.execute("SELECT name, type FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
     return [(str(name), str(kind)) for name, kind in rows]
@@ -130,11 +132,10 @@ def _require_room(location: str, names: set[str]) -> None:
         raise SchemaMismatch(location, f"{found}; move {', '.join(OLD_TABLES)} to a file of their own", VERSION)
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    tables = {name for name, kind in _objects(connection) if kind == "table"}
+def _create(connection: sqlite3.Connection, *, old: bool) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
-    if not tables.isdisjoint(OLD_TABLES):
-        import_old(connection, tables)
+    if old:
+        import_old(connection, {name for name, kind in _objects(connection) if kind == "table"})
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -22,7 +22,9 @@ OLD_TABLES = tuple(_COLUMNS)
 # What 0.1.0 could write is taken over whatever its size.
 _CODEC = Codec(max_bytes=sys.maxsize)
 # Views under the old names: a 0.1.0 process that still runs is refused instead of writing beside us.
-_VIEWS = tuple(f"CREATE VIEW {name} AS SELECT 'migrated by agent-handoff-kit 0.2.0' AS notice" for name in OLD_TABLES)
+_VIEWS = tuple(
+    f"CREATE VIEW IF NOT EXISTS {name} AS SELECT 'migrated by agent-handoff-kit 0.2.0' AS notice" for name in OLD_TABLES
+)
 
 
 def is_old(connection: sqlite3.Connection, tables: set[str]) -> bool:

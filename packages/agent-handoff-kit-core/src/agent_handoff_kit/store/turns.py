@@ -8,10 +8,9 @@ the body's end and the release; everywhere else one must be expected.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
+import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -100,12 +99,9 @@ class Turn:
             self._lock.release()
 
     def _is_nested(self) -> bool:
-        frame: FrameType | None = sys._getframe(3)
-        while frame is not None:
-            if frame.f_code is Turn.run.__code__ and frame.f_locals["self"] is self:
-                return True
-            frame = frame.f_back
-        return False
+        # A call that only asks whether it may begin has no ``locked`` yet.
+        runs = (frame.f_locals for frame, _ in traceback.walk_stack(None) if frame.f_code is Turn.run.__code__)
+        return any(names["self"] is self and "locked" in names for names in runs)
 
     def _free(self) -> None:
         """Free what a second interrupt, in the middle of giving back after the first, left taken."""
