@@ -41,8 +41,7 @@ _SCHEMA = (
     " data BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (run_id, epoch, key))",
 )
 
-_CREATED = re.compile(r"CREATE (?:TABLE|INDEX) (\w+)")
-_OWN_NAMES: set[str] = {match[1] for statement in _SCHEMA if (match := _CREATED.match(statement))}
+_OWN_NAMES: frozenset[str] = frozenset(re.findall(r"CREATE (?:TABLE|INDEX) (\w+)", "\n".join(_SCHEMA)))
 
 
 class Found(Enum):
