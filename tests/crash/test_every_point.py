@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 POLICIES = ("raise", "retry", "reconcile")
-POINTS = 99
+POINTS = 100
 DOCUMENT = Path(__file__).parents[2] / "packages" / "agent-handoff-kit" / "docs" / "crash-safety.md"
 
 

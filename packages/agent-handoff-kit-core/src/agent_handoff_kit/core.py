@@ -173,8 +173,9 @@ class Relay:
 
         Args:
             run_id: as in ``checkpoint``, as are the arguments up to ``op_id``.
-            new_messages: only the messages that came since the run's newest handoff; ``context`` is then
-                the state alone, or an envelope without messages.
+            new_messages: only the messages that came since the run's newest handoff that did not fail; ``context``
+                is then the state alone, or an envelope without messages. The checkpoint that is returned has no
+                messages in its context; ``recover`` gives them all.
 
         Raises:
             HandoffVerificationError: the state lacks what the receiver needs; the checkpoint is FAILED.

@@ -268,6 +268,26 @@ class RunDiverged(HandoffKitError):
         )
 
 
+class AmbiguousCheckpoint(HandoffKitError, LookupError):
+    """Several runs have a checkpoint of this id.
+
+    Args:
+        checkpoint_id: the id looked for.
+        run_ids: the runs that have one.
+    """
+
+    def __init__(self, checkpoint_id: str, run_ids: Iterable[str]) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.run_ids: list[str] = list(run_ids)
+        super().__init__(checkpoint_id, self.run_ids)
+
+    def __str__(self) -> str:
+        return (
+            f"checkpoint {self.checkpoint_id!r} is in the runs {self.run_ids}. "
+            "Give an operation an id that no other run uses, or verify the checkpoint object, which knows its run."
+        )
+
+
 class CheckpointNotFound(HandoffKitError, LookupError):
     """The store has no checkpoint of that id.
 

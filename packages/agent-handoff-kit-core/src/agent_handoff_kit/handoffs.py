@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from agent_handoff_kit._kinds import is_model, type_of
 from agent_handoff_kit._redaction import redacted
 from agent_handoff_kit._shapes import as_type
-from agent_handoff_kit.errors import HandoffVerificationError, RunAlreadyCompleted
+from agent_handoff_kit.errors import CheckpointNotFound, HandoffVerificationError, RunAlreadyCompleted
 from agent_handoff_kit.models import (
     Checkpoint,
     HandoffStatus,
@@ -104,6 +104,9 @@ def handoff(
     yield from _save(store, made, new_messages, state)
     if error is not None:
         raise error
+    if made.status is HandoffStatus.FAILED:
+        # Done before under the same operation id, and refused then.
+        raise _refused(made, made.error or "it was refused before")
     return made
 
 
@@ -112,7 +115,7 @@ def verify(
 ) -> Plan[Checkpoint]:
     """Judge the stored bytes and record the verdict."""
     require_usable(schema, checks)
-    stored = yield from store.find(given.checkpoint_id)
+    stored = yield from store.find(given.run_id, given.checkpoint_id)
     if stored.status is HandoffStatus.VERIFIED:
         given.status, given.error = stored.status, stored.error
         return given
@@ -122,12 +125,16 @@ def verify(
         raise _refused(stored, refusal)
     verdict = judge(checkpoint_state(stored), terms.required_keys, terms.schema, terms.checks)
     error = None if verdict.ok else _error(stored, verdict)
-    given.status = HandoffStatus.VERIFIED if error is None else HandoffStatus.FAILED
-    given.error = None if error is None else str(error)
-    before = yield from store.transition(given.checkpoint_id, given.status, (HandoffStatus.PENDING,), given.error)
-    if before not in (HandoffStatus.PENDING.value, given.status.value):
+    status = HandoffStatus.VERIFIED if error is None else HandoffStatus.FAILED
+    text = None if error is None else str(error)
+    pending = (HandoffStatus.PENDING,)
+    before = yield from store.transition(given.run_id, given.checkpoint_id, status, pending, text)
+    if before is None:
+        raise CheckpointNotFound(given.checkpoint_id)
+    if before not in (HandoffStatus.PENDING.value, status.value):
         given.status, given.error = HandoffStatus(before), None
         raise _refused(stored, f"checkpoint {stored.checkpoint_id!r} became {before} meanwhile")
+    given.status, given.error = status, text
     if error is not None:
         raise error
     return given

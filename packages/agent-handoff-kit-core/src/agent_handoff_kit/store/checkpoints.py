@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,12 +20,14 @@ from agent_handoff_kit.store.fences import fences_on
 from agent_handoff_kit.store.logs import LogHeads
 from agent_handoff_kit.store.payloads import Codec, draft, restore, restore_whole
 from agent_handoff_kit.store.pruning import prune_finished, prune_run
-from agent_handoff_kit.store.records import CallRow, LogHead, Place, RunRow, StaleLog, StoredCheckpoint
+from agent_handoff_kit.store.records import CallRow, Damaged, LogHead, Place, RunRow, StaleLog, StoredCheckpoint
 from agent_handoff_kit.store.requests import Plan, Read, Write, perform
 from agent_handoff_kit.store.sqlite import SQLiteBackend
 from agent_handoff_kit.store.steps import Script
 
 T = TypeVar("T")
+
+RUN_STATUSES = ("open", "waiting", "in_doubt", "failed", "completed")
 
 
 class CheckpointStore:
@@ -65,8 +68,12 @@ class CheckpointStore:
         perform(self.backend, self.saving(checkpoint, replace=True))
 
     def update_status(self, checkpoint_id: str, status: HandoffStatus, error: str | None = None) -> None:
-        """Set a checkpoint's status and error on the caller's word; an unknown id does nothing."""
-        perform(self.backend, self.transition(checkpoint_id, status, tuple(HandoffStatus), error))
+        """Set a checkpoint's status and error on the caller's word; an unknown id does nothing.
+
+        Raises:
+            AmbiguousCheckpoint: several runs have a checkpoint with this id.
+        """
+        perform(self.backend, self.transition(None, checkpoint_id, status, tuple(HandoffStatus), error))
 
     def last_good_checkpoint(self, run_id: str) -> Checkpoint | None:
         """The run's newest VERIFIED checkpoint, by the order of writing."""
@@ -78,7 +85,11 @@ class CheckpointStore:
         return perform(self.backend, self.read_history(run_id, None))
 
     def set_run_status(self, run_id: str, status: str) -> None:
-        """Set the run's status (``open`` or ``completed``)."""
+        """Set the run's status: ``open``, ``waiting``, ``in_doubt``, ``failed`` or ``completed``.
+
+        Raises:
+            ValueError: the status is none of these.
+        """
         perform(self.backend, self.setting_status(run_id, status))
 
     def get_run_status(self, run_id: str) -> str | None:
@@ -129,49 +140,71 @@ class CheckpointStore:
         new_messages: list[Any] | None = None,
         state: bytes | None = None,
     ) -> Plan[Checkpoint]:
-        """Plan: encode and write a checkpoint, or one whose state is encoded; gives it back with its sequence."""
+        """Plan: encode and write a checkpoint, or one whose state is encoded; gives it back as it is stored."""
         place = yield from self._written(checkpoint, replace=replace, new_messages=new_messages, state=state)
         checkpoint.seq = place.seq
+        checkpoint.status, checkpoint.error = HandoffStatus(place.status), place.error
+        checkpoint.created_at = place.created_at
         return checkpoint
 
-    def find(self, checkpoint_id: str) -> Plan[Checkpoint]:
-        """Plan: the stored checkpoint with this id."""
+    def find(self, run_id: str, checkpoint_id: str) -> Plan[Checkpoint]:
+        """Plan: the stored checkpoint of this run with this id."""
+        check_searched("run_id", run_id)
         check_searched("checkpoint_id", checkpoint_id)
-        stored: StoredCheckpoint = yield Read(functools.partial(scripts.load_checkpoint, checkpoint_id))
+        stored: StoredCheckpoint = yield Read(functools.partial(scripts.load_checkpoint, run_id, checkpoint_id))
         return restore_whole(stored, self.codec, self.db_path)
 
     def transition(
-        self, checkpoint_id: str, status: HandoffStatus, expected: tuple[HandoffStatus, ...], error: str | None = None
+        self,
+        run_id: str | None,
+        checkpoint_id: str,
+        status: HandoffStatus,
+        expected: tuple[HandoffStatus, ...],
+        error: str | None = None,
     ) -> Plan[str | None]:
-        """Plan: change a checkpoint's status if it is an expected one; gives the status it had."""
+        """Plan: change a checkpoint's status if it is an expected one; gives the status it had.
+
+        Without a run it is that of the one run that has a checkpoint with this id.
+        """
         check_searched("checkpoint_id", checkpoint_id)
         error = None if error is None else storable_text(error)
         names = tuple(one.value for one in expected)
         before: str | None = yield Write(
-            self.fenced(scripts.transition, checkpoint_id, HandoffStatus(status).value, names, error)
+            self.fenced(scripts.transition, run_id, checkpoint_id, HandoffStatus(status).value, names, error)
         )
         return before
 
     def resume_point(self, run_id: str, *, allow_rollback: bool) -> Plan[Checkpoint | None]:
         """Plan: the checkpoint from which the run goes on, or None when nothing is pending."""
         check_searched("run_id", run_id)
-        stored: StoredCheckpoint | None = yield Read(functools.partial(scripts.resume_point, run_id))
-        while stored is not None:
+        below = sys.maxsize - 1 if allow_rollback else sys.maxsize
+        while True:
+            stored: StoredCheckpoint | None = yield from self._undamaged(scripts.resume_point, run_id, below=below)
+            if stored is None:
+                return None
             try:
                 return restore_whole(stored, self.codec, self.db_path)
             except StoreDamaged:
                 if not allow_rollback:
                     raise
-            stored = yield Read(functools.partial(scripts.resume_point, run_id, below=stored.seq))
-        return None
+            below = stored.seq
 
     def newest_good(self, run_id: str) -> Plan[Checkpoint | None]:
         """Plan: the run's newest VERIFIED or RECOVERED checkpoint."""
         check_searched("run_id", run_id)
-        return self._restored((yield Read(functools.partial(scripts.newest_good, run_id))))
+        return self._restored((yield from self._undamaged(scripts.newest_good, run_id)))
+
+    def _undamaged(self, script: Callable[..., Script[T]], *arguments: Any, **options: Any) -> Plan[T]:
+        try:
+            found: T = yield Read(functools.partial(script, *arguments, **options))
+        except Damaged as damage:
+            raise StoreDamaged(self.db_path, "read", str(damage)) from None
+        return found
 
     def setting_status(self, run_id: str, status: str) -> Plan[None]:
         """Plan: set the run's status."""
+        if status not in RUN_STATUSES:
+            raise ValueError(f"a run's status is one of {', '.join(RUN_STATUSES)}, not {status!r}")
         yield from self._writable(run_id)
         yield Write(self.fenced(scripts.set_run_status, run_id, status))
 
@@ -290,7 +323,7 @@ class CheckpointStore:
                 self._heads.forget(run_id)
                 head = snapshot = None
                 continue
-            if place.log_seq is not None and not replace:
+            if place.log_seq is not None and not replace and place.status != scripts.FAILED:
                 self._heads.put(run_id, LogHead(place.log_seq, log.length, log.digest), log.snapshot)
             return place
 

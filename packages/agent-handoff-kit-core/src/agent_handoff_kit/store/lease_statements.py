@@ -44,10 +44,6 @@ def _judged(session: Session, row: tuple[Any, ...]) -> LockedRun:
     return LockedRun(seq, status, owner, token, host, pid, claims, digest, alive, left if alive else None)
 
 
-def _find_run(session: Session, step: steps.FindRun) -> Rows:
-    return session.connection.execute("SELECT run_id FROM checkpoint WHERE op_id = ?", (step.checkpoint_id,)).fetchall()
-
-
 def _set_lease(session: Session, step: steps.SetLease) -> Rows:
     session.connection.execute(
         "UPDATE run SET owner = ?, host = ?, pid = ?, token = ?, claims = ?, boot_id = ?, lease_until = ?"
@@ -104,7 +100,6 @@ def _set_input(session: Session, step: steps.SetInput) -> Rows:
 TABLE: dict[type[Any], Callable[[Session, Any], Rows]] = {
     steps.LockRun: _lock_run,
     steps.NextSequence: _next_sequence,
-    steps.FindRun: _find_run,
     steps.SetLease: _set_lease,
     steps.RenewLease: _renew_lease,
     steps.EndLease: _end_lease,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from agent_handoff_kit.store import steps
-from agent_handoff_kit.store.scripts import GOOD
+from agent_handoff_kit.store.records import Segment, lineage
+from agent_handoff_kit.store.scripts import FAILED, GOOD
 from agent_handoff_kit.store.steps import Script
 
 _RUNS_AT_ONCE = 50
@@ -26,13 +27,15 @@ def prune_run(run_id: str, keep: int) -> Script[int]:
     The messages of dropped checkpoints move to the oldest kept one that builds on them.
     """
     rows = yield steps.ListCheckpoints(run_id)
-    listed = [Listed(*row) for row in rows]
+    listed = [Listed(*row[:3]) for row in rows]
     kept = kept_sequences(listed, keep)
+    for log_seq in {one.log_seq for one in listed if one.log_seq is not None and one.seq not in kept}:
+        yield from _merge_log(run_id, log_seq, kept)
     dropped = [one for one in listed if one.seq not in kept]
-    for target, sources in merges(listed, kept):
-        yield from _merge(run_id, target, sources)
     for one in dropped:
         yield steps.DeleteCheckpoint(run_id, one.seq)
+    if any(one.status in GOOD for one in listed):
+        yield steps.PruneJournal(run_id, min(kept))
     return len(dropped)
 
 
@@ -48,27 +51,22 @@ def kept_sequences(listed: list[Listed], keep: int) -> set[int]:
     """The sequences that stay: the newest ones, the newest good one, the newest with messages."""
     newest = [one.seq for one in listed[-keep:]]
     good = [one.seq for one in listed if one.status in GOOD][-1:]
-    logged = [one.seq for one in listed if one.log_seq is not None][-1:]
+    logged = [one.seq for one in listed if one.log_seq is not None and one.status != FAILED][-1:]
     return {*newest, *good, *logged}
 
 
-def merges(listed: list[Listed], kept: set[int]) -> Iterable[tuple[Listed, list[Listed]]]:
-    """Each kept checkpoint with the dropped ones just before it in its log, oldest first."""
-    waiting: dict[int, list[Listed]] = {}
-    for one in listed:
-        if one.log_seq is None:
-            continue
-        before = waiting.setdefault(one.log_seq, [])
-        if one.seq not in kept:
-            before.append(one)
-        elif before:
-            yield one, list(before)
-            before.clear()
+def merged(segments: Sequence[Segment], kept: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """Each kept checkpoint that builds on dropped ones, with their messages and its own."""
+    for target in (one.seq for one in segments if one.seq in kept):
+        own = lineage(segments, target)
+        below = max((one.seq for one in own if one.seq in kept and one.seq != target), default=-1)
+        parts = [one for one in own if one.seq > below]
+        if len(parts) > 1:
+            yield target, b"\n".join(one.data for one in parts if one.data)
 
 
-def _merge(run_id: str, target: Listed, sources: list[Listed]) -> Script[None]:
-    assert target.log_seq is not None
-    wanted = {target.seq, *(one.seq for one in sources)}
-    rows = yield steps.LoadSegments(run_id, target.log_seq, target.seq)
-    parts = [bytes(data) for seq, data in rows if seq in wanted and data]
-    yield steps.ReplaceMessages(run_id, target.seq, b"\n".join(parts))
+def _merge_log(run_id: str, log_seq: int, kept: Collection[int]) -> Script[None]:
+    rows = yield steps.LoadSegments(run_id, log_seq, max(kept))
+    segments = [Segment(seq, length, bytes(data)) for seq, length, data in rows]
+    for target, messages in list(merged(segments, kept)):
+        yield steps.ReplaceMessages(run_id, target, messages)

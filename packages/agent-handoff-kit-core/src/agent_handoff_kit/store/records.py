@@ -32,6 +32,7 @@ class RunRow(NamedTuple):
     result_digest: bytes | None
     input: bytes | None = None
     input_digest: bytes | None = None
+    last_seq: int = 0
 
 
 class Fence(NamedTuple):
@@ -84,6 +85,32 @@ def split_lines(data: bytes) -> list[bytes]:
     return data.split(b"\n") if data else []
 
 
+class Segment(NamedTuple):
+    """The messages that one checkpoint added to its log, and the log's length with them."""
+
+    seq: int
+    log_len: int
+    data: bytes
+
+    @property
+    def start(self) -> int:
+        """How many messages the log held before these."""
+        return self.log_len - (self.data.count(b"\n") + 1 if self.data else 0)
+
+
+def lineage(segments: Sequence[Segment], seq: int) -> list[Segment]:
+    """The segments that make up the log of the checkpoint with this sequence, oldest first.
+
+    Not each one before it does: messages of a handoff that failed are no part of what was said after it.
+    """
+    found: list[Segment] = []
+    for one in reversed(segments):
+        if one.seq == seq or (found and one.log_len == found[-1].start):
+            found.append(one)
+    # A damaged length breaks the chain; the digest tells whether all that lies before is the log after all.
+    return found[::-1] if found and found[-1].start == 0 else [one for one in segments if one.seq <= seq]
+
+
 class Draft(NamedTuple):
     """A checkpoint ready to be written: encoded, hashed, without a sequence.
 
@@ -109,7 +136,7 @@ class Draft(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        return row_digest(self.run_id, self.op_id, self.state, self.terms, self.log_digest, self.log_len)
+        return row_digest(self, self.log_digest, self.log_len)
 
     def at(self, seq: int) -> steps.InsertCheckpoint:
         """The row at a sequence."""
@@ -137,19 +164,29 @@ class Draft(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a checkpoint went: its sequence, and where its message log began."""
+    """Where a checkpoint went, and as what: its sequence, where its message log began, its status there."""
 
     seq: int
     log_seq: int | None
+    status: str
+    error: str | None
+    created_at: float
 
 
-def row_digest(run_id: str, op_id: str, state: bytes, terms: bytes, log_digest: bytes, log_len: int) -> bytes:
-    """The digest kept with a checkpoint, bound to its run and operation."""
-    return digest(run_id, op_id, "checkpoint", state, terms, log_digest, str(log_len).encode())
+class Damaged(Exception):
+    """What is stored of a run cannot be all of it."""
+
+
+def row_digest(row: Draft | StoredCheckpoint, log_digest: bytes, log_len: int) -> bytes:
+    """The digest kept with a checkpoint, bound to its run, its operation and its agents."""
+    agents = (row.from_agent, row.to_agent)
+    names = (name.encode("utf-8", "surrogatepass") for name in agents)
+    kind = "envelope" if row.envelope else "context"
+    return digest(row.run_id, row.op_id, kind, row.state, row.terms, log_digest, str(log_len).encode(), *names)
 
 
 class StoredCheckpoint(NamedTuple):
-    """A checkpoint row as it was read; ``segments`` holds its message log, by sequence, up to it or beyond."""
+    """A checkpoint row as it was read; ``segments`` holds its message log up to it or beyond."""
 
     run_id: str
     seq: int
@@ -166,23 +203,22 @@ class StoredCheckpoint(NamedTuple):
     digest: bytes
     error: str | None
     created_at: float
-    segments: Sequence[tuple[int, bytes]] = ()
+    segments: Sequence[Segment] = ()
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StoredCheckpoint:
         return cls(*row)
 
-    def with_segments(self, segments: Sequence[tuple[int, bytes]]) -> StoredCheckpoint:
+    def with_segments(self, segments: Sequence[Segment]) -> StoredCheckpoint:
         return self._replace(segments=segments)
 
     def lines(self) -> list[bytes]:
         """The encoded messages of the log up to this checkpoint, oldest first."""
-        return [line for seq, data in self.segments if seq <= self.seq for line in split_lines(data)]
+        return [line for one in lineage(self.segments, self.seq) for line in split_lines(one.data)]
 
     def row_is_whole(self) -> bool:
         """Whether the row's bytes match their digest."""
-        expected = row_digest(self.run_id, self.op_id, self.state, self.terms, self.log_digest, self.log_len)
-        return expected == self.digest
+        return row_digest(self, self.log_digest, self.log_len) == self.digest
 
     def log_is_whole(self) -> bool:
         """Whether the messages match their chained digest; reads all of them."""

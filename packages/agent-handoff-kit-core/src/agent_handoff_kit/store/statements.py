@@ -34,10 +34,7 @@ def _all(connection: sqlite3.Connection, sql: str, *values: object) -> Rows:
 
 def _find_operation(connection: sqlite3.Connection, step: steps.FindOperation) -> Rows:
     return _all(
-        connection,
-        "SELECT seq, digest, log_seq FROM checkpoint WHERE op_id = ? AND run_id = ?",
-        step.op_id,
-        step.run_id,
+        connection, f"SELECT {_COLUMNS} FROM checkpoint WHERE op_id = ? AND run_id = ?", step.op_id, step.run_id
     )
 
 
@@ -45,7 +42,7 @@ def _newest_log(connection: sqlite3.Connection, step: steps.NewestLog) -> Rows:
     return _all(
         connection,
         "SELECT log_seq, log_len, log_digest FROM checkpoint WHERE run_id = ? AND log_seq IS NOT NULL"
-        " ORDER BY seq DESC LIMIT 1",
+        " AND status <> 'FAILED' ORDER BY seq DESC LIMIT 1",
         step.run_id,
     )
 
@@ -105,11 +102,9 @@ def _finished_runs(connection: sqlite3.Connection, step: steps.FinishedRuns) -> 
 
 
 def _list_checkpoints(connection: sqlite3.Connection, step: steps.ListCheckpoints) -> Rows:
-    return _all(connection, "SELECT seq, status, log_seq FROM checkpoint WHERE run_id = ? ORDER BY seq", step.run_id)
-
-
-def _load_checkpoint(connection: sqlite3.Connection, step: steps.LoadCheckpoint) -> Rows:
-    return _all(connection, f"SELECT {_COLUMNS} FROM checkpoint WHERE op_id = ?", step.checkpoint_id)
+    return _all(
+        connection, "SELECT seq, status, log_seq, log_len FROM checkpoint WHERE run_id = ? ORDER BY seq", step.run_id
+    )
 
 
 def _load_newest(connection: sqlite3.Connection, step: steps.LoadNewest) -> Rows:
@@ -136,7 +131,8 @@ def _load_history(connection: sqlite3.Connection, step: steps.LoadHistory) -> Ro
 def _load_segments(connection: sqlite3.Connection, step: steps.LoadSegments) -> Rows:
     return _all(
         connection,
-        "SELECT seq, coalesce(segment.data, messages) FROM checkpoint LEFT JOIN segment ON segment.id = segment"
+        "SELECT seq, log_len, coalesce(segment.data, messages) FROM checkpoint"
+        " LEFT JOIN segment ON segment.id = segment"
         " WHERE run_id = ? AND seq BETWEEN ? AND ? AND log_seq = ? ORDER BY seq",
         step.run_id,
         step.log_seq,
@@ -146,13 +142,45 @@ def _load_segments(connection: sqlite3.Connection, step: steps.LoadSegments) -> 
 
 
 def _transition(connection: sqlite3.Connection, step: steps.Transition) -> Rows:
-    before = _all(connection, "SELECT status FROM checkpoint WHERE op_id = ?", step.checkpoint_id)
+    this = (step.checkpoint_id, step.run_id)
+    before = _all(connection, "SELECT status FROM checkpoint WHERE op_id = ? AND run_id = ?", *this)
     marks = ", ".join("?" * len(step.expected))
     connection.execute(
-        f"UPDATE checkpoint SET status = ?, error = ? WHERE op_id = ? AND status IN ({marks})",
-        (step.status, step.error, step.checkpoint_id, *step.expected),
+        f"UPDATE checkpoint SET status = ?, error = ? WHERE op_id = ? AND run_id = ? AND status IN ({marks})",
+        (step.status, step.error, *this, *step.expected),
     )
     return before
+
+
+def _replace_checkpoint(connection: sqlite3.Connection, step: steps.ReplaceCheckpoint) -> Rows:
+    run_id, seq, *content = step
+    return _all(
+        connection,
+        "UPDATE checkpoint SET status = ?, from_agent = ?, to_agent = ?, state = ?, terms = ?, digest = ?, error = ?,"
+        " created_at = ? WHERE run_id = ? AND seq = ?",
+        *content,
+        run_id,
+        seq,
+    )
+
+
+def _find_runs(connection: sqlite3.Connection, step: steps.FindRuns) -> Rows:
+    return _all(connection, "SELECT run_id FROM checkpoint WHERE op_id = ? ORDER BY run_id", step.checkpoint_id)
+
+
+def _statuses_above(connection: sqlite3.Connection, step: steps.StatusesAbove) -> Rows:
+    return _all(
+        connection,
+        "SELECT seq, status FROM checkpoint WHERE run_id = ? AND seq > ? ORDER BY seq DESC",
+        step.run_id,
+        step.seq,
+    )
+
+
+def _prune_journal(connection: sqlite3.Connection, step: steps.PruneJournal) -> Rows:
+    return _all(
+        connection, "DELETE FROM journal WHERE run_id = ? AND epoch BETWEEN 0 AND ?", step.run_id, step.before - 1
+    )
 
 
 def _recover_newest(connection: sqlite3.Connection, step: steps.RecoverNewest) -> Rows:
@@ -167,7 +195,9 @@ def _recover_newest(connection: sqlite3.Connection, step: steps.RecoverNewest) -
 
 def _read_run(connection: sqlite3.Connection, step: steps.ReadRun) -> Rows:
     return _all(
-        connection, "SELECT status, result, result_digest, input, input_digest FROM run WHERE run_id = ?", step.run_id
+        connection,
+        "SELECT status, result, result_digest, input, input_digest, last_seq FROM run WHERE run_id = ?",
+        step.run_id,
     )
 
 
@@ -228,7 +258,10 @@ _TABLE: dict[type[Any], Callable[[sqlite3.Connection, Any], Rows]] = {
     steps.DeleteRunData: _delete_run_data,
     steps.FinishedRuns: _finished_runs,
     steps.ListCheckpoints: _list_checkpoints,
-    steps.LoadCheckpoint: _load_checkpoint,
+    steps.ReplaceCheckpoint: _replace_checkpoint,
+    steps.FindRuns: _find_runs,
+    steps.StatusesAbove: _statuses_above,
+    steps.PruneJournal: _prune_journal,
     steps.LoadNewest: _load_newest,
     steps.LoadHistory: _load_history,
     steps.LoadSegments: _load_segments,

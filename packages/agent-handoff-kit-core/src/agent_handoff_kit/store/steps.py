@@ -9,14 +9,14 @@ T = TypeVar("T")
 
 
 class FindOperation(NamedTuple):
-    """Rows ``(seq, digest, log_seq)`` of the checkpoint with this operation id in this run."""
+    """The full row of the checkpoint with this operation id in this run."""
 
     run_id: str
     op_id: str
 
 
 class NewestLog(NamedTuple):
-    """Row ``(log_seq, log_len, log_digest)`` of the newest message log of the run."""
+    """Row ``(log_seq, log_len, log_digest)`` of the run's newest message log, that of a FAILED checkpoint left out."""
 
     run_id: str
 
@@ -84,12 +84,6 @@ class FinishedRuns(NamedTuple):
     limit: int
 
 
-class LoadCheckpoint(NamedTuple):
-    """The full row of a checkpoint, by its id."""
-
-    checkpoint_id: str
-
-
 class LoadNewest(NamedTuple):
     """The full row of the run's newest checkpoint with one of these statuses, below a sequence."""
 
@@ -106,30 +100,60 @@ class LoadHistory(NamedTuple):
 
 
 class ListCheckpoints(NamedTuple):
-    """Rows ``(seq, status, log_seq)`` of the run, oldest first."""
+    """Rows ``(seq, status, log_seq, log_len)`` of the run, oldest first."""
 
     run_id: str
 
 
 class LoadSegments(NamedTuple):
-    """Rows ``(seq, messages)`` of one message log, in order, up to a sequence."""
+    """Rows ``(seq, log_len, messages)`` of one message log, in order, up to a sequence."""
 
     run_id: str
     log_seq: int
     seq: int
 
 
+class ReplaceCheckpoint(NamedTuple):
+    """Put other content in the place of a checkpoint; its messages stay; no rows."""
+
+    run_id: str
+    seq: int
+    status: str
+    from_agent: str
+    to_agent: str
+    state: bytes
+    terms: bytes
+    digest: bytes
+    error: str | None
+    created_at: float
+
+
+class StatusesAbove(NamedTuple):
+    """Rows ``(seq, status)`` of the run's checkpoints above a sequence, newest first."""
+
+    run_id: str
+    seq: int
+
+
+class PruneJournal(NamedTuple):
+    """Delete the run's journal of epochs before a sequence; no rows."""
+
+    run_id: str
+    before: int
+
+
 class Transition(NamedTuple):
     """Set a checkpoint's status if it has one of the expected ones; row ``(status,)`` before the change."""
 
+    run_id: str
     checkpoint_id: str
     status: str
     expected: tuple[str, ...]
     error: str | None
 
 
-class FindRun(NamedTuple):
-    """Row ``(run_id,)`` of a checkpoint."""
+class FindRuns(NamedTuple):
+    """Rows ``(run_id,)`` of the runs that have a checkpoint with this id."""
 
     checkpoint_id: str
 
@@ -190,7 +214,7 @@ class RecoverNewest(NamedTuple):
 
 
 class ReadRun(NamedTuple):
-    """Row ``(status, result, result_digest, input, input_digest)`` of a run."""
+    """Row ``(status, result, result_digest, input, input_digest, last_seq)`` of a run."""
 
     run_id: str
 
@@ -284,7 +308,10 @@ Step = (
     | NewestLog
     | LockRun
     | NextSequence
-    | FindRun
+    | FindRuns
+    | ReplaceCheckpoint
+    | StatusesAbove
+    | PruneJournal
     | SetLease
     | RenewLease
     | EndLease
@@ -297,7 +324,6 @@ Step = (
     | DeleteRunData
     | FinishedRuns
     | ListCheckpoints
-    | LoadCheckpoint
     | LoadNewest
     | LoadHistory
     | LoadSegments
