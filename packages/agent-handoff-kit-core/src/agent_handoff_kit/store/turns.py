@@ -105,7 +105,8 @@ class Turn:
 
     def _free(self) -> None:
         """Free what a second interrupt, in the middle of giving back after the first, left taken."""
-        self._inside.discard(threading.get_ident())
         with contextlib.suppress(RuntimeError):
             while True:
                 self._lock.release()
+        # Last: an interrupt before it leaves the rest to the next call.
+        self._inside.discard(threading.get_ident())
