@@ -165,7 +165,7 @@ def test_a_running_0_1_0_is_refused_on_a_migrated_file(environment: Path, tmp_pa
 LAYERS = (
     ("errors",),
     ("_kinds", "_annotations", "_registered", "_shapes"),
-    ("serialization", "_tagged_read", "_tagged_write", "_redaction"),
+    ("serialization", "_plain", "_tagged_read", "_tagged_write", "_redaction"),
     ("models", "calls", "arguments"),
     ("verification",),
     ("store",),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from agent_handoff_kit._kinds import is_list, type_of
+from agent_handoff_kit._kinds import is_list
 from agent_handoff_kit._registered import rebuilt
 
 TAG = "$ahk"
@@ -20,7 +19,6 @@ MAX_DEPTH = 200
 MAX_BYTES = 64 * 2**20
 MAX_TEXT = 255
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
-_INF = math.inf
 
 
 def optional(name: str) -> Any:
@@ -33,65 +31,7 @@ def optional(name: str) -> Any:
 ORJSON: Any = optional("orjson")
 
 
-class Budget:
-    """What a walk may still write, and what it found out on the way.
-
-    ``portable`` turns False at a float that encoders spell in different ways.
-    """
-
-    __slots__ = ("left", "portable")
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self.portable = True
-
-
-def is_plain(value: Any, depth: int, budget: Budget) -> bool:
-    """Tell whether the value is JSON as it stands; False also for anything the full walk must report on."""
-    kind = type_of(value)
-    if kind is dict:
-        if TAG in value:
-            return False
-        for key in value:
-            if type(key) is not str:
-                return False
-        items: Iterable[Any] = value.values()
-    elif kind is list:
-        items = value
-    else:
-        return _is_plain_leaf(value, budget)
-    # A container shared by many parents is written once per parent: count what is written, not what is in memory.
-    budget.left -= len(value) + 1
-    if depth >= MAX_DEPTH or budget.left < 0:
-        return False
-    for item in items:
-        kind = type_of(item)
-        if kind is str or item is None or kind is bool:
-            continue
-        if kind is dict or kind is list:
-            if not is_plain(item, depth + 1, budget):
-                return False
-        elif not _is_plain_leaf(item, budget):
-            return False
-    return True
-
-
-def _is_plain_leaf(value: Any, budget: Budget) -> bool:
-    kind = type_of(value)
-    if kind is int:
-        return bool(INT_MIN <= value <= INT_MAX)
-    if kind is float:
-        budget.portable = budget.portable and spelled_alike(value)
-        return bool(-_INF < value < _INF)
-    return kind is str or value is None or kind is bool
-
-
-def spelled_alike(value: float) -> bool:
-    """Whether every encoder writes this float with the same characters: those that need no exponent."""
-    return 1e-4 <= value < 1e16 or -1e16 < value <= -1e-4 or value == 0
-
-
-def plain_bytes(value: Any, *, portable: bool = True) -> bytes | None:
+def plain_bytes(value: Any, *, portable: bool) -> bytes | None:
     """Write a plain tree, or give None when a string in it holds half a surrogate pair.
 
     The bytes are the same with and without orjson: processes that share a store compare digests.

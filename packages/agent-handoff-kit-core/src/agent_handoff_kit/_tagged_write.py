@@ -16,6 +16,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from agent_handoff_kit._kinds import is_model, type_of
+from agent_handoff_kit._plain import spelled_alike
 from agent_handoff_kit._registered import (
     BUILTINS,
     alike,
@@ -29,7 +30,6 @@ from agent_handoff_kit._tagged_read import (
     INT_MIN,
     MAX_DEPTH,
     TAG,
-    spelled_alike,
     stdlib,
     untag,
     whole,

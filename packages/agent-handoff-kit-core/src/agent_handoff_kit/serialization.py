@@ -1,6 +1,6 @@
 """Payload bytes: tagged JSON that gives back what it was given, types included.
 
-Plain JSON data goes straight to the encoder after one allocation-free look; everything else is rewritten with small
+Plain JSON data goes straight to the encoder after one look; everything else is rewritten with small
 tag objects such as ``{"$ahk": "dec", "v": "10.50"}``. Nothing is ever imported or executed by a stored name.
 """
 
@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, cast
 
 from agent_handoff_kit._kinds import is_dict, is_model, type_of
+from agent_handoff_kit._plain import portability
 from agent_handoff_kit._registered import alike, data_fields, model_fields, registry
 from agent_handoff_kit._tagged_read import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_TEXT,
     ORJSON,
-    Budget,
-    is_plain,
     plain_bytes,
     tree_bytes,
     untag,
@@ -57,8 +56,8 @@ def encode(
         PayloadError: for a cycle, too much nesting, too many bytes, or a lossy value under ``strict``.
     """
     try:
-        budget = Budget(max_bytes)
-        data = plain_bytes(value, portable=budget.portable) if is_plain(value, 0, budget) else None
+        portable = portability([value], max_bytes)
+        data = None if portable is None else plain_bytes(value, portable=portable)
         if data is None:
             encoder = Encoder(strict, max_bytes, types, root, noted=noted)
             data = tree_bytes(encoder.walk(value, 1), portable=encoder.portable)
@@ -135,7 +134,7 @@ def _fields(value: Any) -> Any:
 
 def all_plain(values: Sequence[Any]) -> bool:
     """Whether every value is plain JSON by exact type, so that encoding changes nothing."""
-    return all(is_plain(value, 0, Budget(MAX_BYTES)) for value in values)
+    return portability(values, MAX_BYTES) is not None
 
 
 def encode_messages(
