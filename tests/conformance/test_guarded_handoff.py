@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -120,3 +121,90 @@ def test_the_run_may_be_the_one_being_run(relay: Relay) -> None:
 def test_a_run_scope_checks_its_id(relay: Relay) -> None:
     with pytest.raises(PayloadError), relay.run(""):
         pass
+
+
+def guarded_desk(relay: Relay, run_id: Any) -> type:
+    guarded = relay.guarded_handoff(run_id, "a", "b", ["n"])
+
+    class Desk:
+        @guarded
+        def method(self, context: dict[str, Any]) -> int:
+            assert isinstance(self, Desk)
+            return int(context["n"]) * 2
+
+        @guarded
+        async def later(self, context: dict[str, Any]) -> int:
+            return int(context["n"]) * 2
+
+        @classmethod
+        @guarded
+        def of_the_class(cls, context: dict[str, Any]) -> int:
+            assert cls is Desk
+            return int(context["n"]) * 2
+
+        @staticmethod
+        @guarded
+        def inside(context: dict[str, Any]) -> int:
+            return int(context["n"]) * 2
+
+        @guarded
+        @staticmethod
+        def outside(context: dict[str, Any]) -> int:
+            return int(context["n"]) * 2
+
+    return Desk
+
+
+@pytest.mark.parametrize("name", ["method", "later", "of_the_class", "inside", "outside"])
+@pytest.mark.parametrize("run_id", ["r", lambda context: context["run"], None])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_method_is_guarded_where_its_class_is_defined(relay: Relay, name: str, run_id: Any, named: bool) -> None:
+    desk = guarded_desk(relay, run_id)()
+    if name == "outside":
+        desk = type(desk)
+    context = {"n": 21, "run": "r"}
+    with relay.run("r") if run_id is None else contextlib.nullcontext():
+        outcome = getattr(desk, name)(context=context) if named else getattr(desk, name)(context)
+        assert (asyncio.run(outcome) if asyncio.iscoroutine(outcome) else outcome) == 42
+    found = relay.recover("r")
+    assert found is not None and found.context == context
+
+
+def test_what_is_not_callable_is_refused_at_decoration(relay: Relay) -> None:
+    with pytest.raises(TypeError, match="@classmethod"):
+        relay.guarded_handoff("r", "a", "b")(classmethod(double))  # type: ignore[arg-type]
+
+
+def traced(function: Any) -> Any:
+    @functools.wraps(function)
+    def passing_on(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return passing_on
+
+
+def test_an_async_receiver_behind_a_plain_decorator_is_guarded_to_its_end(
+    relay: Relay, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(context: dict[str, Any]) -> int:
+        raise TimeoutError("no answer")
+
+    last = relay.guarded_handoff("r", "a", "b", ["n"], completes=True)
+    with pytest.raises(TimeoutError):
+        asyncio.run(last(traced(failing))({"n": 21}))
+    assert "recover('r')" in caplog.text
+    assert asyncio.run(last(traced(double_later))({"n": 21})) == 42
+    assert relay.result("r") == 42
+
+
+def test_a_generator_is_guarded_and_completes_nothing(relay: Relay) -> None:
+    def streamed(context: dict[str, Any]) -> Iterator[int]:
+        yield int(context["n"])
+
+    assert list(relay.guarded_handoff("r", "a", "b", ["n"])(streamed)({"n": 21})) == [21]
+    with pytest.raises(TypeError, match="generator"):
+        relay.guarded_handoff("r", "a", "b", completes=True)(streamed)
+    hidden = relay.guarded_handoff("r", "a", "b", completes=True)(lambda context: streamed(context))
+    with pytest.raises(TypeError, match="generator"):
+        hidden({"n": 21})
+    assert relay.run_status("r") != "completed"

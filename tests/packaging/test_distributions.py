@@ -164,7 +164,7 @@ def test_a_running_0_1_0_is_refused_on_a_migrated_file(environment: Path, tmp_pa
 
 LAYERS = (
     ("errors",),
-    ("_kinds", "_annotations", "_registered", "_shapes"),
+    ("_kinds", "_callables", "_annotations", "_registered", "_shapes"),
     ("serialization", "_plain", "_tagged_read", "_tagged_write", "_redaction"),
     ("models", "calls", "arguments"),
     ("verification",),

@@ -6,13 +6,15 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from agent_handoff_kit._annotations import Fitting, with_later_fields, with_members
-from agent_handoff_kit._kinds import is_dict, is_typed_dict
+from agent_handoff_kit._callables import innermost
+from agent_handoff_kit._kinds import is_dict, is_typed_dict, type_of
 
 T = TypeVar("T")
 
@@ -92,19 +94,6 @@ def _fitted(kind: Any, data: Mapping[str, Any]) -> Any:
     return made
 
 
-def innermost(function: Any) -> Any:
-    """What a partial, however deep, calls in the end."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives an awaitable: coroutine functions, their partials, objects with an async call."""
-    plain = innermost(function)
-    return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
-
-
 def rebuilder(function: Callable[..., Any], returns: Any) -> Callable[[Any], Any]:
     """How to give a stored result back as its type.
 
@@ -140,11 +129,14 @@ def parameter_type(function: Callable[..., Any]) -> Any:
 
 def _record_hint(function: Callable[..., Any], name: str) -> Any:
     plain = innermost(function)
+    annotated: Any = plain if hasattr(plain, "__globals__") else cast(Any, type_of(plain)).__call__
     try:
-        hints = typing.get_type_hints(plain if hasattr(plain, "__annotations__") else type(plain).__call__)
-    except (NameError, TypeError, AttributeError):
+        # Each annotation by itself: another one may name what only type checkers see.
+        only = types.SimpleNamespace(__annotations__={name: annotated.__annotations__[name]})
+        kind = typing.get_type_hints(only, globalns=annotated.__globals__)[name]
+    except Exception:
+        # An annotation may be any expression, so it may raise anything; without it there is no type to make.
         return None
-    kind = hints.get(name)
     return kind if _is_record(kind) else None
 
 

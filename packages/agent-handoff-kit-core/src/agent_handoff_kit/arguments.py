@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
+from agent_handoff_kit._callables import OWN_PARAMETERS
 from agent_handoff_kit.errors import LossyPayloadWarning, PayloadError
 from agent_handoff_kit.serialization import canonical
 
-_OWN = ("self", "cls")
 # The contexts that the OpenAI Agents SDK hands to tools: they differ in every run and say nothing of the call.
 _CONTEXTS = ("RunContextWrapper", "ToolContext")
 
@@ -51,7 +51,7 @@ def signature_of(tool: Callable[..., Any]) -> inspect.Signature:
 
 
 def _identifying(name: str, value: Any, tool: str) -> bytes | None:
-    if name in _OWN or any(kind.__name__ in _CONTEXTS for kind in type(value).__mro__):
+    if name in OWN_PARAMETERS or any(kind.__name__ in _CONTEXTS for kind in type(value).__mro__):
         return None
     try:
         return canonical(value, root=name)

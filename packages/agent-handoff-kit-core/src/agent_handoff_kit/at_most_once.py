@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from agent_handoff_kit._callables import discard, unfinished
 from agent_handoff_kit.arguments import bound, digest_of
 from agent_handoff_kit.calls import Applied, Call, NotApplied, Unknown, current
 from agent_handoff_kit.errors import (
     CallInDoubt,
     CallInProgress,
+    HandoffKitError,
     LostOwnership,
     RunMismatch,
     StoreError,
@@ -27,7 +30,7 @@ from agent_handoff_kit.open_calls import OpenCall, open_calls
 from agent_handoff_kit.runs import current_run
 from agent_handoff_kit.serialization import check_searched, check_text, digest, storable_text
 from agent_handoff_kit.store import CheckpointStore
-from agent_handoff_kit.store.call_scripts import Answer, CallClaim, CallKey, claim_call, end_call, look_up
+from agent_handoff_kit.store.call_scripts import Answer, CallClaim, CallKey, claim_call, end_call, forsake_call, look_up
 from agent_handoff_kit.store.requests import Invoke, Pause, Plan, Read, Write
 from agent_handoff_kit.store.steps import RenewCall
 
@@ -131,7 +134,7 @@ def _wait_here(tool: Tool, key: CallKey, running: OpenCall, deadline: float) -> 
 
 
 def _claimed(tool: Tool, claim: CallClaim, arguments: dict[str, Any], body: Callable[[], Any]) -> Plan[Applied | None]:
-    answer: Answer = yield Write(tool.store.fenced(claim_call, claim))
+    answer: Answer = yield from _claim(tool, claim)
     if answer.kind == "wait":
         return None
     if answer.kind == "replay":
@@ -146,6 +149,19 @@ def _claimed(tool: Tool, claim: CallClaim, arguments: dict[str, Any], body: Call
         if known is None:
             known = Applied((yield from _run(tool, started, call, body)))
         return Applied((yield from _recorded(tool, started, known.value)))
+
+
+def _claim(tool: Tool, claim: CallClaim) -> Plan[Answer]:
+    try:
+        answer: Answer = yield Write(tool.store.fenced(claim_call, claim))
+        return answer
+    except HandoffKitError:
+        raise
+    except BaseException:
+        # Interrupted or cancelled, the claim may be written all the same. This is queued behind it.
+        with contextlib.suppress(StoreError):
+            tool.store.backend.submit(functools.partial(forsake_call, claim, now=time.time()))
+        raise
 
 
 @contextmanager
@@ -180,7 +196,10 @@ def _asked(tool: Tool, started: _Started, call: Call) -> Plan[Applied | None]:
 def _run(tool: Tool, started: _Started, call: Call, body: Callable[[], Any]) -> Plan[Any]:
     token = current.set((*current.get(), call))
     try:
-        return (yield Invoke(body))
+        return (yield Invoke(functools.partial(_result_of, body, tool)))
+    except _NeverBegun as error:
+        yield from _ended(started, "free", str(error))
+        raise TypeError(str(error)) from None
     except tool.not_applied as error:
         yield from _ended(started, "free", repr(error))
         raise
@@ -189,6 +208,29 @@ def _run(tool: Tool, started: _Started, call: Call, body: Callable[[], Any]) -> 
         raise
     finally:
         current.reset(token)
+
+
+class _NeverBegun(Exception):
+    """The tool returned a coroutine or generator of which nothing ran."""
+
+
+def _result_of(body: Callable[[], Any], tool: Tool) -> Any:
+    result = body()
+    if tool.awaited and inspect.isawaitable(result):
+        return _awaited(result, tool)
+    return _finished(result, tool)
+
+
+async def _awaited(result: Awaitable[Any], tool: Tool) -> Any:
+    return _finished(await result, tool)
+
+
+def _finished(result: Any, tool: Tool) -> Any:
+    what = unfinished(result)
+    if what is None:
+        return result
+    reason = f"{tool.name!r} returned {what} in place of its result; make it `async def`, or return the result itself"
+    raise (_NeverBegun if discard(result) else TypeError)(reason)
 
 
 def _recorded(tool: Tool, started: _Started, result: Any) -> Plan[Any]:

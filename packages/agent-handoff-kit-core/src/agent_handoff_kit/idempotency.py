@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import weakref
 from collections.abc import Callable, Collection
 from typing import Any
 
-from agent_handoff_kit._shapes import innermost, is_async, rebuilder
+from agent_handoff_kit._callables import innermost, is_async, is_generator
+from agent_handoff_kit._shapes import rebuilder
 from agent_handoff_kit.arguments import signature_of
 from agent_handoff_kit.at_most_once import Tool, call_tool
 from agent_handoff_kit.calls import Applied, Call, NotApplied, Unknown, current_call
@@ -160,13 +160,10 @@ def _name_of(store: CheckpointStore, function: Callable[..., Any], given: str | 
     if name is None:
         raise TypeError(f"{function!r} has no name of its own; give name=")
     plain = innermost(function)
-    if any(check(one) for one in (plain, type(plain).__call__) for check in _GENERATORS):
+    if is_generator(function):
         raise TypeError(f"{name} is a generator; an idempotent tool returns its result at once")
     home = (str(getattr(plain, "__module__", "")), str(getattr(plain, "__qualname__", type(plain).__qualname__)))
     names = _declared.setdefault(store, {})
     if names.setdefault(name, home) != home:
         raise ValueError(f"two tools of one store are named {name!r}: {names[name]} and {home}; give one of them name=")
     return name
-
-
-_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)

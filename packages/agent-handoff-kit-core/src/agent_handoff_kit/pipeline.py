@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from agent_handoff_kit._callables import is_async
 from agent_handoff_kit._redaction import redacted
-from agent_handoff_kit._shapes import is_async, parameter_type, rebuilder
+from agent_handoff_kit._shapes import parameter_type, rebuilder
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.errors import (
     CallInDoubt,

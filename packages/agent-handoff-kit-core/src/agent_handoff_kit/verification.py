@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_handoff_kit._annotations import Fitting
+from agent_handoff_kit._callables import is_async
 from agent_handoff_kit._kinds import is_typed_dict
-from agent_handoff_kit._shapes import adapter_for, is_async, validated
+from agent_handoff_kit._shapes import adapter_for, validated
 
 Check = Callable[[Any], Any]
 LAMBDA = "<lambda>"

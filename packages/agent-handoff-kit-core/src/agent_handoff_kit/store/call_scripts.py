@@ -102,6 +102,19 @@ def claim_call(claim: CallClaim, *, fences: Fences, now: float) -> Script[Answer
     return Answer("doubt", row)
 
 
+def forsake_call(claim: CallClaim, *, now: float) -> Script[None]:
+    """Let go of a call whose claimant ended before it ran the tool.
+
+    One that may have run under an earlier owner is in doubt again.
+    """
+    row = yield from _read(claim.call)
+    if row is None or row.status != "started" or row.owner != claim.owner:
+        return
+    fresh = row.attempt == 1 or claim.policy == "raise"
+    reason = "its caller was cancelled before it ran" if fresh else ENDED_EARLY
+    yield steps.EndCall(*claim.call, claim.owner, "free" if fresh else "in_doubt", None, None, reason, now)
+
+
 def end_call(
     call: CallKey, owner: str, status: str, result: bytes | None, digest: bytes | None, error: str | None, *, now: float
 ) -> Script[bool]:
