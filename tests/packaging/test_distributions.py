@@ -171,7 +171,7 @@ LAYERS = (
     ("store",),
     ("heartbeat", "open_calls"),
     ("runs",),
-    ("handoffs", "at_most_once", "journal"),
+    ("handoffs", "at_most_once", "journal", "inputs"),
     ("guard",),
     ("core",),
     ("idempotency", "pipeline"),

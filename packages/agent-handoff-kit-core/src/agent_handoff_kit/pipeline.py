@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import time
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from agent_handoff_kit._callables import is_async
 from agent_handoff_kit._redaction import redacted
-from agent_handoff_kit._shapes import parameter_type, rebuilder
+from agent_handoff_kit._shapes import as_type, parameter_type, rebuilder
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.errors import (
     CallInDoubt,
     HandoffVerificationError,
+    NothingToResume,
     PayloadError,
     RunAlreadyCompleted,
     UnknownAgent,
 )
 from agent_handoff_kit.handoffs import Parties, Terms, handoff, terms_of
+from agent_handoff_kit.inputs import keeping_input, kept_input
 from agent_handoff_kit.models import Checkpoint, HandoffStatus, checkpoint_state, context_to_mapping
 from agent_handoff_kit.runs import Run
 from agent_handoff_kit.serialization import canonical
-from agent_handoff_kit.store.leases import keep_input
-from agent_handoff_kit.store.requests import Invoke, Plan, Write, perform
+from agent_handoff_kit.store.requests import Invoke, Plan, perform
 from agent_handoff_kit.verification import judge
 
 START = "start"
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,14 @@ class Event:
 
 
 OnEvent = Callable[[Event], Any]
+
+
+class Stop(Protocol):
+    """What tells a loop to take nothing more: a ``threading.Event`` or an ``asyncio.Event``."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
 
 
 class Pipeline:
@@ -132,16 +143,7 @@ class Pipeline:
 
         What a step raises comes out as it is; the run stays open, and the next call resumes at that step.
         """
-        later = [step.name for step in self._steps if is_async(step.function)]
-        if later:
-            raise TypeError(f"steps {later} are async; use arun")
-        start = _Start(run_id, context_to_mapping(context), context, input_key, on_event or _nobody)
-        with ExitStack() as scope:
-            try:
-                run = scope.enter_context(self._relay.run(run_id, wait=wait))
-            except RunAlreadyCompleted as done:
-                return self._replayed(start, done)
-            return perform(self._relay.store.backend, self._steps_of(run, start))
+        return self._run(run_id, _Given(context_to_mapping(context), context, input_key), wait, on_event or _nobody)
 
     async def arun(
         self,
@@ -153,63 +155,137 @@ class Pipeline:
         on_event: OnEvent | None = None,
     ) -> Any:
         """Awaitable twin of ``run``; steps may be async or not."""
+        given = _Given(context_to_mapping(context), context, input_key)
+        return await self._arun(run_id, given, wait, on_event or _nobody)
+
+    def resume(self, run_id: str, *, wait: float = 0.0, on_event: OnEvent | None = None) -> Any:
+        """Go on with a run from what is kept of it, its starting context too.
+
+        Args:
+            run_id: the run. A finished one returns its stored result.
+            wait: as for ``run``.
+            on_event: as for ``run``.
+
+        Raises:
+            NothingToResume: the run was never started.
+            RunInProgress, HandoffVerificationError, UnknownAgent, TypeError: as ``run``.
+        """
+        return self._run(run_id, None, wait, on_event or _nobody)
+
+    async def aresume(self, run_id: str, *, wait: float = 0.0, on_event: OnEvent | None = None) -> Any:
+        """Awaitable twin of ``resume``."""
+        return await self._arun(run_id, None, wait, on_event or _nobody)
+
+    @staticmethod
+    def recover_orphans(
+        relay: Relay, build: Callable[[str], Pipeline], *, limit: int | None = None, stop: Stop | None = None
+    ) -> list[tuple[str, Any]]:
+        """Take over open runs whose owner is gone, one after another, and go on with each.
+
+        Args:
+            relay: where the runs are kept.
+            build: called with a run id; gives the pipeline that the run was started with.
+            limit: how many runs to take; all by default.
+            stop: no further run is taken once it is set, such as a ``threading.Event``.
+
+        Returns:
+            Each run id with the result of its run, or with the exception that ended it.
+        """
+        recovered: list[tuple[str, Any]] = []
+        while _goes_on(recovered, limit, stop) and (scopes := relay.claim_orphans(1)):
+            with scopes[0] as run:
+                recovered.append((run.run_id, _outcome(run.run_id, build)))
+        return recovered
+
+    @staticmethod
+    async def arecover_orphans(
+        relay: Relay, build: Callable[[str], Pipeline], *, limit: int | None = None, stop: Stop | None = None
+    ) -> list[tuple[str, Any]]:
+        """Awaitable twin of ``recover_orphans``."""
+        recovered: list[tuple[str, Any]] = []
+        while _goes_on(recovered, limit, stop) and (scopes := await relay.aclaim_orphans(1)):
+            async with scopes[0] as run:
+                recovered.append((run.run_id, await _aoutcome(run.run_id, build)))
+        return recovered
+
+    def _run(self, run_id: str, given: _Given | None, wait: float, on_event: OnEvent) -> Any:
+        later = [step.name for step in self._steps if is_async(step.function)]
+        if later:
+            raise TypeError(f"steps {later} are async; use arun or aresume")
+        with ExitStack() as scope:
+            try:
+                run = scope.enter_context(self._relay.run(run_id, wait=wait))
+            except RunAlreadyCompleted as done:
+                return self._replayed(run_id, on_event, done)
+            return perform(self._relay.store.backend, self._steps_of(run, given, on_event))
+
+    async def _arun(self, run_id: str, given: _Given | None, wait: float, on_event: OnEvent) -> Any:
         from agent_handoff_kit.store import awaiting  # brings asyncio
 
-        start = _Start(run_id, context_to_mapping(context), context, input_key, on_event or _nobody)
         store = self._relay.store
         async with AsyncExitStack() as scope:
             try:
                 run = await scope.enter_async_context(self._relay.arun(run_id, wait=wait))
             except RunAlreadyCompleted as done:
-                return self._replayed(start, done)
-            return await awaiting.perform_async(store.backend, self._steps_of(run, start), store.timeout)
+                return self._replayed(run_id, on_event, done)
+            return await awaiting.perform_async(store.backend, self._steps_of(run, given, on_event), store.timeout)
 
-    def _replayed(self, start: _Start, done: RunAlreadyCompleted) -> Any:
+    def _replayed(self, run_id: str, on_event: OnEvent, done: RunAlreadyCompleted) -> Any:
         result = rebuilder(self._steps[-1].function, None)(done.result)
-        start.on_event(Event("replayed", start.run_id, None, result))
+        on_event(Event("replayed", run_id, None, result))
         return result
 
-    def _steps_of(self, run: Run, start: _Start) -> Plan[Any]:
+    def _steps_of(self, run: Run, given: _Given | None, on_event: OnEvent) -> Plan[Any]:
         try:
-            return (yield from self._from_where_it_stopped(run, start))
+            return (yield from self._from_where_it_stopped(run, given, on_event))
         except CallInDoubt:
             yield from self._relay.store.setting_status(run.run_id, "in_doubt")
             raise
 
-    def _from_where_it_stopped(self, run: Run, start: _Start) -> Plan[Any]:
-        yield from _input_kept(self._relay, run, start)
+    def _from_where_it_stopped(self, run: Run, given: _Given | None, on_event: OnEvent) -> Plan[Any]:
+        start = (yield from self._kept(run)) if given is None else given
+        if given is not None:
+            yield from _keeping(self._relay, run, given)
         found = yield from self._relay.store.newest_good(run.run_id)
         if found is None:
             index, context = 0, start.context
-            self._verify_input(start)
-            start.on_event(Event("started", run.run_id, None, context))
+            self._verify_input(run.run_id, start.mapping)
+            on_event(Event("started", run.run_id, None, context))
         elif found.status is HandoffStatus.RECOVERED:
             raise RunAlreadyCompleted(run.run_id)
         else:
             index = self._index_of(run.run_id, found.to_agent)
             context = self._context_of(self._steps[index], found)
-            start.on_event(Event("resumed", run.run_id, found.to_agent, context))
-        return (yield from self._from_step(run, start, index, context))
+            on_event(Event("resumed", run.run_id, found.to_agent, context))
+        return (yield from self._from_step(run, on_event, index, context))
 
-    def _from_step(self, run: Run, start: _Start, index: int, context: Any) -> Plan[Any]:
+    def _kept(self, run: Run) -> Plan[_Given]:
+        found = yield from kept_input(self._relay.store, run.run_id)
+        if found is None:
+            raise NothingToResume(run.run_id)
+        mapping = self._relay.store.codec.decode(found[0], f"input of run {run.run_id!r}")
+        kind = parameter_type(self._steps[0].function)
+        return _Given(mapping, mapping if kind is None else as_type(kind, mapping), None)
+
+    def _from_step(self, run: Run, on_event: OnEvent, index: int, context: Any) -> Plan[Any]:
         for step, receiver in zip(self._steps[index:], (*self._steps[index + 1 :], None), strict=True):
-            start.on_event(Event("step_started", run.run_id, step.name, context))
+            on_event(Event("step_started", run.run_id, step.name, context))
             context = yield Invoke(functools.partial(step.function, context))
-            start.on_event(Event("step_finished", run.run_id, step.name, context))
+            on_event(Event("step_finished", run.run_id, step.name, context))
             if receiver is not None:
                 parties = Parties(run.run_id, step.name, receiver.name)
                 yield from handoff(self._relay.store, parties, context, receiver.terms, None, self._relay.redact, None)
         rebuild = rebuilder(self._steps[-1].function, None)
         yield from self._relay.store.complete(run.run_id, context, rebuild, self._relay.redact)
         result = rebuild((yield from self._relay.store.run_result(run.run_id)))
-        start.on_event(Event("completed", run.run_id, None, result))
+        on_event(Event("completed", run.run_id, None, result))
         return result
 
-    def _verify_input(self, start: _Start) -> None:
+    def _verify_input(self, run_id: str, mapping: dict[str, Any]) -> None:
         step = self._steps[0]
-        verdict = judge(checkpoint_state(start.mapping), step.required_keys, step.schema, step.checks)
+        verdict = judge(checkpoint_state(mapping), step.required_keys, step.schema, step.checks)
         if not verdict.ok:
-            raise HandoffVerificationError(start.run_id, START, step.name, verdict.missing, verdict.reasons)
+            raise HandoffVerificationError(run_id, START, step.name, verdict.missing, verdict.reasons)
 
     def _index_of(self, run_id: str, name: str) -> int:
         names = [step.name for step in self._steps]
@@ -223,22 +299,19 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class _Start:
-    """What a call for a run was given."""
+class _Given:
+    """The starting context of a run, as it is stored and as its first step gets it."""
 
-    run_id: str
     mapping: dict[str, Any]
     context: Any
     input_key: Callable[[Any], Any] | None
-    on_event: OnEvent
 
 
-def _input_kept(relay: Relay, run: Run, start: _Start) -> Plan[None]:
+def _keeping(relay: Relay, run: Run, given: _Given) -> Plan[None]:
     # The first step makes its own type of it, so nothing is lost where a type is not kept.
-    data = relay.store.codec.encode(redacted(start.mapping, relay.redact), "context", [])
-    identifying = start.mapping if start.input_key is None else start.input_key(start.context)
-    mark = _mark(identifying, data)
-    yield Write(functools.partial(keep_input, run.run_id, data, mark, run.fence, time.time()))
+    data = relay.store.codec.encode(redacted(given.mapping, relay.redact), "context", [])
+    identifying = given.mapping if given.input_key is None else given.input_key(given.context)
+    yield from keeping_input(run, data, _mark(identifying, data))
 
 
 def _mark(identifying: Any, data: bytes) -> bytes:
@@ -246,6 +319,26 @@ def _mark(identifying: Any, data: bytes) -> bytes:
         return hashlib.sha256(canonical(identifying, root="input")).digest()
     except PayloadError:
         return hashlib.sha256(data).digest()
+
+
+def _goes_on(recovered: list[tuple[str, Any]], limit: int | None, stop: Stop | None) -> bool:
+    return (limit is None or len(recovered) < limit) and (stop is None or not stop.is_set())
+
+
+def _outcome(run_id: str, build: Callable[[str], Pipeline]) -> Any:
+    try:
+        return build(run_id).resume(run_id)
+    except Exception as error:
+        _logger.warning("run %s could not be recovered", run_id, exc_info=True)
+        return error
+
+
+async def _aoutcome(run_id: str, build: Callable[[str], Pipeline]) -> Any:
+    try:
+        return await build(run_id).aresume(run_id)
+    except Exception as error:
+        _logger.warning("run %s could not be recovered", run_id, exc_info=True)
+        return error
 
 
 def _nobody(_: Event) -> None:

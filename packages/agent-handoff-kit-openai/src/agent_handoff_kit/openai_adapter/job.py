@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.errors import NothingToResume
+from agent_handoff_kit.inputs import keeping_input, kept_input
 from agent_handoff_kit.openai_adapter import _sdk
 from agent_handoff_kit.openai_adapter.approvals import Decision, decisions_in
 from agent_handoff_kit.openai_adapter.attempt import ROOT, Attempt, Guardrails, Records, Scope
@@ -36,8 +36,7 @@ from agent_handoff_kit.openai_adapter.journal import hash_of
 from agent_handoff_kit.openai_adapter.sessions import SessionProxy
 from agent_handoff_kit.runs import Run
 from agent_handoff_kit.store import awaiting
-from agent_handoff_kit.store.leases import keep_input
-from agent_handoff_kit.store.requests import Plan, Write
+from agent_handoff_kit.store.requests import Plan
 
 OPTIONS = (
     "agents",
@@ -133,18 +132,18 @@ async def kept_start(job: Job, run: Run) -> ResumePoint:
         NothingToResume: no input is given, and the run was never started.
         RunInputMismatch: the run was started with other input.
     """
-    row = await perform(job, job.relay.store.read_run(run.run_id))
-    if (row is None or row.input is None) and job.user_input is None:
-        raise NothingToResume(run.run_id)
-    if row is None or row.input is None:
-        count = None if job.session is None else len(await job.session.get_items())
-        envelope = start_envelope(job.identity_of(job.starting_agent), job.user_input, job.initial, count)
-    else:
-        envelope = job.relay.store.codec.decode(row.input)
+    found = await perform(job, kept_input(job.relay.store, run.run_id))
     given = job.user_input
-    mark = row.input_digest if given is None and row is not None else _mark(given)
-    data = job.relay.store.codec.encode(envelope, "input")
-    await perform(job, _kept(run, data, mark))
+    if found is not None:
+        data, mark = found
+        envelope = job.relay.store.codec.decode(data)
+    elif given is None:
+        raise NothingToResume(run.run_id)
+    else:
+        count = None if job.session is None else len(await job.session.get_items())
+        envelope = start_envelope(job.identity_of(job.starting_agent), given, job.initial, count)
+        data, mark = job.relay.store.codec.encode(envelope, "input"), b""
+    await perform(job, keeping_input(run, data, mark if given is None else _mark(given)))
     return start_in(envelope, given)
 
 
@@ -256,10 +255,6 @@ def _server_ids(job: Job, point: ResumePoint) -> dict[str, Any]:
     if not given or point.is_start or "conversation_id" in given:
         return given
     return {**given, "previous_response_id": point.last_response_id}
-
-
-def _kept(run: Run, data: bytes, mark: bytes) -> Plan[None]:
-    yield Write(functools.partial(keep_input, run.run_id, data, mark, run.fence, time.time()))
 
 
 def _mark(user_input: Any) -> bytes:

@@ -15,6 +15,7 @@ from agent_handoff_kit.openai_adapter.checkpoints import Agents
 from agent_handoff_kit.openai_adapter.job import OPTIONS, Call, Job
 from agent_handoff_kit.openai_adapter.outcome import stored_result
 from agent_handoff_kit.openai_adapter.streaming import DurableStream
+from agent_handoff_kit.pipeline import Stop
 
 _logger = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ class DurableRunner:
 
     @staticmethod
     async def recover_orphans(
-        relay: Relay, build: Callable[[str], Any], *, limit: int | None = None
+        relay: Relay, build: Callable[[str], Any], *, limit: int | None = None, stop: Stop | None = None
     ) -> list[tuple[str, Any]]:
         """Take over open runs whose owner is gone, one after another, and go on with each.
 
@@ -165,18 +166,20 @@ class DurableRunner:
             build: called with a run id; gives the agent that the run was started with, or that agent and a dict of
                 further arguments of ``resume``.
             limit: how many runs to take; all by default.
+            stop: no further run is taken once it is set, such as an ``asyncio.Event``.
 
         Returns:
             Each run id with the result of its run, or with the exception that ended it.
         """
         recovered: list[tuple[str, Any]] = []
         while limit is None or len(recovered) < limit:
+            if stop is not None and stop.is_set():
+                break
             scopes = await relay.aclaim_orphans(1)
             if not scopes:
                 break
-            for scope in scopes:
-                async with scope:
-                    recovered.append((scope.run_id, await _recovered(relay, scope.run_id, build)))
+            async with scopes[0] as run:
+                recovered.append((run.run_id, await _recovered(relay, run.run_id, build)))
         return recovered
 
     @staticmethod
