@@ -112,11 +112,22 @@ def test_every_distribution_carries_the_licence() -> None:
     assert texts == {(ROOT / "LICENSE").read_text()}
 
 
+MAKE_TOOL = """
+from agent_handoff_kit import Relay
+from agent_handoff_kit.idempotency import make_idempotent_function_tool
+try:
+    make_idempotent_function_tool(Relay(':memory:'), "r", len, str)
+except ImportError as error:
+    print(error)
+"""
+
+
 def test_uninstalling_the_adapter_leaves_the_core(wheels: Path, environment: Path, uv: str) -> None:
     run(uv, "pip", "install", "--python", environment, "--find-links", wheels, "agent-handoff-kit[openai]==0.2.0")
     run(environment, "-c", "import agent_handoff_kit.openai_adapter")
     run(uv, "pip", "uninstall", "--python", environment, "agent-handoff-kit-openai")
     run(environment, "-c", IMPORT_RELAY)
+    assert "install 'agent-handoff-kit[openai]'" in run(environment, "-c", MAKE_TOOL)
 
 
 def test_uv_upgrades_from_0_1_0(wheels: Path, environment: Path, uv: str) -> None:

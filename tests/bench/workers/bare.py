@@ -7,7 +7,7 @@ import sqlite3
 import threading
 
 from .serving import serve
-from .subject import CHECKPOINTS_PER_RUN, Context
+from .subject import CHECKPOINTS_PER_RUN, Context, receipt
 
 _BUSY_SECONDS = 60
 _INSERT = "INSERT INTO kept (run_id, data) VALUES (?, ?)"
@@ -21,6 +21,7 @@ class Bare:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._connection().execute("CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, run_id TEXT, data BLOB)")
+        self._connection().execute("CREATE INDEX IF NOT EXISTS by_run ON kept (run_id)")
 
     def save(self, run_id: str, context: Context) -> None:
         self._insert(run_id, json.dumps(context).encode())
@@ -44,6 +45,14 @@ class Bare:
         (data,) = self._connection().execute("SELECT data FROM kept WHERE id = ?", (newest,)).fetchone()
         context: Context = json.loads(data)
         return context
+
+    def first_call(self, key: str) -> None:
+        self._insert(key, json.dumps(receipt(key)).encode())
+
+    def repeated_call(self, key: str) -> str:
+        (data,) = self._connection().execute("SELECT data FROM kept WHERE run_id = ?", (key,)).fetchone()
+        result: str = json.loads(data)
+        return result
 
     def close(self) -> None:
         for connection in self._opened:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from agent_handoff_kit import Relay, make_handoff_envelope
+from agent_handoff_kit.idempotency import idempotent_tool
 
 from .serving import serve
-from .subject import CHECKPOINTS_PER_RUN, Context
+from .subject import CHECKPOINTS_PER_RUN, Context, receipt
 
 
 class Kit:
@@ -16,6 +17,7 @@ class Kit:
     def __init__(self, path: str) -> None:
         self._path = path
         self._relay = Relay(path)
+        self._tool = idempotent_tool(self._relay, "r", key_fn=lambda key: key)(receipt)
 
     def save(self, run_id: str, context: Context) -> None:
         self._relay.handoff(run_id, "a", "b", context, ["items"])
@@ -43,6 +45,13 @@ class Kit:
         found = self._relay.recover(f"r{run}")
         assert found is not None
         return found.context
+
+    def first_call(self, key: str) -> None:
+        self._tool(key)
+
+    def repeated_call(self, key: str) -> str:
+        found: str = self._tool(key)
+        return found
 
     def close(self) -> None:
         self._relay.close()

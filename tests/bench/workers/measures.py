@@ -69,6 +69,25 @@ def load(subject: Subject, *, runs: int, count: int) -> float:
     return (time.perf_counter() - began) / count
 
 
+def first_call(subject: Subject, *, count: int) -> float:
+    """Seconds for one call under a key of its own."""
+    subject.first_call("warm")
+    began = time.perf_counter()
+    for number in range(count):
+        subject.first_call(f"k{number}")
+    return (time.perf_counter() - began) / count
+
+
+def repeated_call(subject: Subject, *, count: int) -> float:
+    """Seconds for one call whose result is recorded."""
+    for number in range(count):
+        subject.first_call(f"k{number}")
+    began = time.perf_counter()
+    for number in range(count):
+        subject.repeated_call(f"k{number}")
+    return (time.perf_counter() - began) / count
+
+
 def growth(subject: Subject, *, hops: int, whole: bool) -> float:
     """Seconds for a run whose history grows by four messages a hop."""
     history = [message for hop in range(hops) for message in messages_of(hop)]
@@ -80,5 +99,6 @@ def growth(subject: Subject, *, hops: int, whole: bool) -> float:
 
 
 MEASURES: dict[str, Callable[..., float]] = {
-    measure.__name__: measure for measure in (one_caller, threads, tasks, worst_wait, fill, load, growth)
+    measure.__name__: measure
+    for measure in (one_caller, threads, tasks, worst_wait, fill, load, growth, first_call, repeated_call)
 }

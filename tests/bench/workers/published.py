@@ -6,9 +6,10 @@ import contextlib
 import sqlite3
 
 from agent_handoff_kit import Checkpoint, HandoffStatus, Relay, make_handoff_envelope
+from agent_handoff_kit.idempotency import idempotent_tool
 
 from .serving import serve
-from .subject import CHECKPOINTS_PER_RUN, Context
+from .subject import CHECKPOINTS_PER_RUN, Context, receipt
 
 _INSERT = "INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -19,6 +20,7 @@ class Published:
     def __init__(self, path: str) -> None:
         self._path = path
         self._relay = Relay(path)
+        self._tool = idempotent_tool(self._relay, "r", key_fn=lambda key: key)(receipt)
 
     def save(self, run_id: str, context: Context) -> None:
         self._relay.verify(self._relay.checkpoint(run_id, "a", "b", context, ["items"]))
@@ -44,6 +46,13 @@ class Published:
         found = self._relay.recover(f"r{run}")
         assert found is not None
         return found.context
+
+    def first_call(self, key: str) -> None:
+        self._tool(key)
+
+    def repeated_call(self, key: str) -> str:
+        found: str = self._tool(key)
+        return found
 
     def close(self) -> None:
         """It keeps nothing open."""

@@ -33,9 +33,22 @@ class Subject(Protocol):
         """The newest context of one of the runs that ``fill`` wrote."""
         ...
 
+    def first_call(self, key: str) -> None:
+        """Record a call of a tool that does nothing, under a key that was never used."""
+        ...
+
+    def repeated_call(self, key: str) -> str:
+        """What the call with a key returned."""
+        ...
+
     def close(self) -> None:
         """Leave no file open."""
         ...
+
+
+def receipt(key: str) -> str:
+    """What the tool returns."""
+    return f"charged {key}"
 
 
 def context_of(size: int) -> Context:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import os
 import threading
 import time
@@ -20,6 +21,8 @@ from agent_handoff_kit.store.leases import renew
 from agent_handoff_kit.store.steps import RenewCall, RenewLease
 
 _logger = logging.getLogger(__name__)
+
+_IDLE = 6.0  # seconds, as if a lease had this time to live
 
 Sent = dict[CheckpointStore, "Future[list[bool]]"]
 
@@ -57,6 +60,7 @@ class Heartbeat:
         self._beating: dict[int, Beating] = {}
         self._serving: dict[str, threading.Thread] = {}
         self._changed: SimpleQueue[None] = SimpleQueue()
+        self._next = 0.0
 
     def add(self, lease: Beating) -> None:
         """Renew this lease until it is removed."""
@@ -66,22 +70,28 @@ class Heartbeat:
             thread = threading.Thread(target=self._beat, name="agent-handoff-kit-heartbeat", daemon=True)
             self._serving["thread"] = thread
             thread.start()
-        # It may be due earlier than those before it.
-        self._changed.put(None)
+        elif time.monotonic() + lease.renewal.ttl / 3 < self._next:
+            self._changed.put(None)
 
     def remove(self, lease: Beating) -> None:
-        """Let this lease go; the thread ends some time after the last one."""
+        """Let this lease go; the thread ends at its next beat if it was the last one."""
         self._beating.pop(id(lease), None)
 
     def _beat(self) -> None:
         last = time.monotonic()
         sent: Sent = {}
-        while self._is_needed():
-            left = last + self._pause() - time.monotonic()
+        while True:
+            # Short calls come and go between two beats, and need no thread of their own.
+            # While the pause is being found out, whoever adds a lease wakes this thread.
+            self._next = math.inf
+            self._next = last + self._pause()
+            left = self._next - time.monotonic()
             if left > 0:
                 with contextlib.suppress(Empty):
                     self._changed.get(timeout=left)
                 continue
+            if not self._is_needed():
+                return
             last = time.monotonic()
             sent = self._renew_all(sent)
 
@@ -93,7 +103,7 @@ class Heartbeat:
         return bool(self._beating) and self._serving.setdefault("thread", me) is me
 
     def _pause(self) -> float:
-        return min((one.renewal.ttl for one in list(self._beating.values())), default=0.0) / 3
+        return min((one.renewal.ttl for one in list(self._beating.values())), default=_IDLE) / 3
 
     def _renew_all(self, sent: Sent) -> Sent:
         stores: dict[CheckpointStore, list[Beating]] = {}

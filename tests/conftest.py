@@ -1,4 +1,4 @@
-"""What most tests of the store's promises start with."""
+"""What most tests start with: a file, a relay on it, and a ledger of effects."""
 
 from __future__ import annotations
 
