@@ -172,7 +172,8 @@ async def _call_from(job: Job, run: Run, point: ResumePoint, agent: _sdk.Agent[A
     attempt = await _attempt(job, run, point, agent)
     session = None
     if job.session is not None:
-        session = await SessionProxy.open(job.session, point.session_count)
+        captured = None if point.is_start else point.items
+        session = await SessionProxy.open(job.session, point.session_count, captured)
     return Call(
         attempt,
         agent,

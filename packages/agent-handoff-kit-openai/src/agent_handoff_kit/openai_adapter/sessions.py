@@ -18,10 +18,13 @@ class SessionProxy:
         session: the user's session.
         seen: what the run may see of it: the items that were there at the resume point.
         ahead: the items after them, which an earlier attempt appended.
+        captured: the receiver's input at the resume point; given once for the history, so that the SDK takes none
+            of it for something to append.
     """
 
-    def __init__(self, session: Any, seen: list[Any], ahead: list[Any]) -> None:
+    def __init__(self, session: Any, seen: list[Any], ahead: list[Any], captured: list[Any] | None) -> None:
         self._session = session
+        self._captured = captured
         self._seen = list(seen)
         self._ahead = list(ahead)
         self._replaying = bool(ahead)
@@ -32,7 +35,7 @@ class SessionProxy:
         self.clear_session: Callable[..., Any] = _like(session.clear_session, self._clear_session)
 
     @classmethod
-    async def open(cls, session: Any, count: int | None) -> SessionProxy:
+    async def open(cls, session: Any, count: int | None, captured: list[Any] | None) -> SessionProxy:
         """The proxy for a run whose resume point saw ``count`` items; all there are, at its start.
 
         Raises:
@@ -40,10 +43,10 @@ class SessionProxy:
         """
         items = list(await session.get_items())
         if count is None:
-            return cls(session, items, [])
+            return cls(session, items, [], captured)
         if len(items) < count:
             raise _damaged(session, f"it holds {len(items)} items, and the run had seen {count}")
-        return cls(session, items[:count], items[count:])
+        return cls(session, items[:count], items[count:], captured)
 
     @property
     def count(self) -> int:
@@ -61,6 +64,9 @@ class SessionProxy:
         return getattr(self._session, name)
 
     async def _get_items(self, limit: int | None = None, **more: Any) -> list[Any]:
+        if self._captured is not None:
+            captured, self._captured = self._captured, None
+            return list(captured)
         if not self._replaying:
             found: list[Any] = await self._session.get_items(limit, **more)
             return found
