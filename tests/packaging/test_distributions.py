@@ -180,7 +180,7 @@ LAYERS = (
     ("models", "calls", "arguments"),
     ("verification",),
     ("store",),
-    ("heartbeat", "open_calls"),
+    ("heartbeat", "open_calls", "companions"),
     ("runs",),
     ("handoffs", "at_most_once", "journal", "inputs"),
     ("guard",),

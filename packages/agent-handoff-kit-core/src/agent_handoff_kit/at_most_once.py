@@ -17,6 +17,7 @@ from typing import Any
 from agent_handoff_kit._callables import discard, unfinished
 from agent_handoff_kit.arguments import bound, digest_of
 from agent_handoff_kit.calls import Applied, Call, NotApplied, Unknown, current
+from agent_handoff_kit.companions import companion
 from agent_handoff_kit.errors import (
     CallInDoubt,
     CallInProgress,
@@ -30,7 +31,17 @@ from agent_handoff_kit.open_calls import OpenCall, open_calls
 from agent_handoff_kit.runs import current_run
 from agent_handoff_kit.serialization import check_searched, check_text, digest, storable_text
 from agent_handoff_kit.store import CheckpointStore
-from agent_handoff_kit.store.call_scripts import Answer, CallClaim, CallKey, claim_call, end_call, forsake_call, look_up
+from agent_handoff_kit.store.call_scripts import (
+    Answer,
+    CallClaim,
+    CallKey,
+    claim_call,
+    complete_call,
+    end_call,
+    forsake_call,
+    look_up,
+)
+from agent_handoff_kit.store.fences import fences_on
 from agent_handoff_kit.store.requests import Invoke, Pause, Plan, Read, Write
 from agent_handoff_kit.store.steps import RenewCall
 
@@ -237,8 +248,10 @@ def _recorded(tool: Tool, started: _Started, result: Any) -> Plan[Any]:
     try:
         data = tool.store.codec.encode_result(result, tool.rebuild, tool.redact)
         mark = digest(started.key.run_id, started.key.key, "call", data)
-        script = functools.partial(end_call, started.key, started.owner, "completed", data, mark, None, now=time.time())
-        held: bool = yield Write(script)
+        records = () if (kept := companion.get()) is None else kept.kept(started.key)
+        script = functools.partial(complete_call, started.key, started.owner, data, mark, records, now=time.time())
+        fences = fences_on(tool.store.identity)
+        held: bool = yield Write(functools.partial(script, fences=fences))
     except Exception as error:  # The user's redact may raise anything.
         reason = f"it ran, and its result was not kept: {error}"
         yield from _ended(started, "unkept", reason)
@@ -260,6 +273,9 @@ def _ended(started: _Started, status: str, error: str) -> Plan[None]:
 def _replayed(tool: Tool, claim: CallClaim, answer: Answer) -> Any:
     assert answer.row is not None
     _logger.info("%s returns its recorded result", claim.call)
+    kept = companion.get()
+    if kept is not None:
+        kept.replayed(claim.call)
     return tool.rebuild(tool.store.call_result(claim.call.run_id, claim.call.key, answer.row))
 
 

@@ -52,6 +52,19 @@ class Journal:
         """
         await self._perform(self._put(epoch, records))
 
+    def encoded(self, epoch: int, records: Mapping[str, Any]) -> list[PutRecord]:
+        """Records as steps, for a transaction of the caller's.
+
+        Raises:
+            PayloadError: a value cannot be stored.
+        """
+        store, run_id = self._run.store, self._run.run_id
+        rows: list[PutRecord] = []
+        for key, value in records.items():
+            data = store.codec.encode(value, f"journal[{key!r}]")
+            rows.append(PutRecord(run_id, epoch, key, data, digest(run_id, f"{epoch}:{key}", "journal", data)))
+        return rows
+
     async def _perform(self, plan: Plan[Any]) -> Any:
         from agent_handoff_kit.store import awaiting  # brings asyncio
 
@@ -67,10 +80,6 @@ class Journal:
         return {key: store.codec.decode(data) for key, data, _ in rows}
 
     def _put(self, epoch: int, records: Mapping[str, Any]) -> Plan[None]:
-        store, run_id = self._run.store, self._run.run_id
-        rows: list[PutRecord] = []
-        for key, value in records.items():
-            data = store.codec.encode(value, f"journal[{key!r}]")
-            rows.append(PutRecord(run_id, epoch, key, data, digest(run_id, f"{epoch}:{key}", "journal", data)))
+        rows, run_id = self.encoded(epoch, records), self._run.run_id
         fences = {run_id: self._run.fence}
         yield Write(lambda: put_records(run_id, rows, fences=fences, now=time.time()))

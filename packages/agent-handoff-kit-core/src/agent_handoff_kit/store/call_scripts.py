@@ -6,13 +6,13 @@ that nothing happened, *in_doubt* when nobody can tell, or *unkept* when it ran 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from agent_handoff_kit.errors import KeyConflict
 from agent_handoff_kit.store import steps
 from agent_handoff_kit.store.leases import lock_run
-from agent_handoff_kit.store.records import CallRow
+from agent_handoff_kit.store.records import CallRow, LockedRun
 from agent_handoff_kit.store.scripts import Fences
 from agent_handoff_kit.store.steps import Script
 
@@ -125,6 +125,29 @@ def end_call(
     """
     rows = yield steps.EndCall(*call, owner, status, result, digest, error, now)
     return bool(rows)
+
+
+def complete_call(
+    call: CallKey,
+    owner: str,
+    result: bytes,
+    digest: bytes,
+    records: Sequence[steps.PutRecord],
+    *,
+    fences: Fences,
+    now: float,
+) -> Script[bool]:
+    """End a call with its result, and keep journal records with it while their run is the caller's; as ``end_call``."""
+    mine = False
+    if records:
+        # The run's row first, as in a claim: two orders of locks would meet in a deadlock.
+        (row,) = yield steps.LockRun(records[0].run_id, now)
+        run = LockedRun(*row)
+        mine = fences.get(records[0].run_id) == (run.owner, run.token)
+    held = yield from end_call(call, owner, "completed", result, digest, None, now=now)
+    for record in records if held and mine else ():  # noqa: UP028 - a list cannot be sent the rows
+        yield record
+    return held
 
 
 def settle_call(

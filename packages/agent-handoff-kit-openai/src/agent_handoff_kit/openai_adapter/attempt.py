@@ -16,6 +16,7 @@ from agent_handoff_kit.openai_adapter.context import ContextPort
 from agent_handoff_kit.runs import Run
 
 ROOT = "root"
+WITH_CALL = "with:"
 
 
 class KitFailure(BaseException):
@@ -47,15 +48,16 @@ class Records:
 
     def __post_init__(self) -> None:
         self._places = {key: place for place, key in enumerate(self.found)}
+        self._expected = {key for key in self.found if not key.startswith(WITH_CALL)}
 
     @property
     def exhausted(self) -> bool:
         """Whether all that was recorded has been replayed."""
-        return len(self.used) == len(self._places)
+        return len(self.used) == len(self._expected)
 
     def take(self, key: str) -> Any:
         """The record under this key from an earlier attempt, or None."""
-        if key in self._places:
+        if key in self._expected:
             self.used.add(key)
         return self.found.get(key)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agent_handoff_kit.companions import companion
 from agent_handoff_kit.errors import HandoffKitError, PayloadError, RunDiverged
 from agent_handoff_kit.openai_adapter import _sdk
-from agent_handoff_kit.openai_adapter.attempt import ROOT, Attempt, KitFailure, Scope, active
+from agent_handoff_kit.openai_adapter.attempt import ROOT, WITH_CALL, Attempt, KitFailure, Scope, active
 from agent_handoff_kit.openai_adapter.plain import as_dict
 from agent_handoff_kit.openai_adapter.responses import (
     completed_event,
@@ -21,6 +22,8 @@ from agent_handoff_kit.openai_adapter.responses import (
     stored_streamed_response,
 )
 from agent_handoff_kit.serialization import encode
+from agent_handoff_kit.store.call_scripts import CallKey
+from agent_handoff_kit.store.steps import PutRecord
 
 _logger = logging.getLogger(__name__)
 
@@ -256,9 +259,46 @@ async def _within(scope: Scope, work: Awaitable[Any]) -> Any:
         active.reset(token)
 
 
+@dataclass(frozen=True)
+class _Companion:
+    """Keeps the context with each idempotent call that a tool makes.
+
+    A process may be killed when such a call is recorded and the tool's own result is not. Then the tool runs again
+    and its call does not, so that what the call did to the context has to be done by this.
+    """
+
+    attempt: Attempt
+    tool_key: str
+
+    def kept(self, call: CallKey) -> Sequence[PutRecord]:
+        """The context as the call leaves it."""
+        if not self.attempt.journaling:
+            return ()
+        try:
+            record = {"context": self.attempt.port.taken()}
+            return self.attempt.journal.encoded(self.attempt.records.epoch, {self._key_of(call): record})
+        except PayloadError:
+            # The record of the tool itself meets the same error and reports it.
+            return ()
+
+    def replayed(self, call: CallKey) -> None:
+        """Restore the context that an earlier attempt kept with this very call of this very tool call."""
+        key = self._key_of(call)
+        record = self.attempt.records.take(key)
+        if record is not None:
+            self.attempt.restore(key, record)
+
+    def _key_of(self, call: CallKey) -> str:
+        return f"{WITH_CALL}{self.tool_key}:{call.tool}:{call.key}"
+
+
 async def _run_and_record(attempt: Attempt, inside: Scope, key: str, context: Any, work: Awaitable[Any]) -> Any:
     before = _totals(context.usage)
-    result = await _within(inside, work)
+    token = companion.set(_Companion(attempt, key))
+    try:
+        result = await _within(inside, work)
+    finally:
+        companion.reset(token)
     await attempt.keep({key: _result_record(attempt, context, result, before)})
     return result
 
