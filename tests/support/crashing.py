@@ -12,6 +12,7 @@ import signal
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 Point = Callable[[str], None]
@@ -75,11 +76,12 @@ def _serve(work: Callable[[Point], Any], points: Points, writing: int) -> None:
 def _trace_statements(points: Points) -> None:
     connect = sqlite3.connect
 
-    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        points("open")
-        connection: sqlite3.Connection = connect(*args, **kwargs)
+    def traced(database: Any, *args: Any, **kwargs: Any) -> sqlite3.Connection:
+        name = Path(str(database)).stem
+        points(f"{name} open")
+        connection: sqlite3.Connection = connect(database, *args, **kwargs)
         # The callback fires before each statement, so the next one is the point after it.
-        connection.set_trace_callback(lambda statement: points(statement.split(" ", 2)[0]))
+        connection.set_trace_callback(lambda statement: points(f"{name} {statement.split(maxsplit=1)[0]}"))
         return connection
 
     setattr(sqlite3, connect.__name__, traced)

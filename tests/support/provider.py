@@ -96,13 +96,17 @@ class _Model(Model):
             yield ResponseOutputItemDoneEvent(
                 item=item, output_index=place, sequence_number=place, type="response.output_item.done"
             )
-        yield ResponseCompletedEvent(
-            response=_whole(response), sequence_number=len(response.output), type="response.completed"
-        )
+        yield whole_response(response)
 
 
 def _usage(number: int) -> Usage:
     return Usage(requests=1, input_tokens=10 * number, output_tokens=number, total_tokens=11 * number)
+
+
+def whole_response(response: ModelResponse) -> ResponseCompletedEvent:
+    """The event that ends the stream of a response."""
+    number = len(response.output)
+    return ResponseCompletedEvent(response=_whole(response), sequence_number=number, type="response.completed")
 
 
 def _whole(response: ModelResponse) -> Response:
