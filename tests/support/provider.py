@@ -35,14 +35,18 @@ class Provider:
 
     Args:
         scripts: by agent, the output of each of its calls.
-        lost: which answers, counted over all agents, lose their connection the first time they are asked for.
+        lost: which answers, counted over all agents, fail the first time they are asked for.
+        failure: what is raised then; a lost connection by default.
     """
 
-    def __init__(self, scripts: Mapping[str, Sequence[Output]], lost: Collection[int] = ()) -> None:
+    def __init__(
+        self, scripts: Mapping[str, Sequence[Output]], lost: Collection[int] = (), failure: BaseException | None = None
+    ) -> None:
         self.asked: list[Asked] = []
         self.answers = 0
         self._waiting = {agent: list(outputs) for agent, outputs in scripts.items()}
         self._lost = set(lost)
+        self._failure = failure
 
     def model(self, agent: str) -> Model:
         """The agent's model, a new object for each process."""
@@ -53,7 +57,7 @@ class Provider:
         self.asked.append(asked)
         if self.answers in self._lost:
             self._lost.remove(self.answers)
-            raise ConnectionError(f"lost before answer {self.answers}")
+            raise self._failure or ConnectionError(f"lost before answer {self.answers}")
         self.answers += 1
         output = copy.deepcopy(list(self._waiting[asked.agent].pop(0)))
         return ModelResponse(output=output, usage=_usage(self.answers), response_id=f"resp_{self.answers}")

@@ -130,10 +130,10 @@ async def invoke(
         return await (attempt.settling(work) if _sdk.runs_in_thread(tool) else work)
     except KitFailure:
         raise
-    except HandoffKitError as error:
-        _latch(attempt, error)
-        raise KitFailure(error) from None
     except BaseException as error:
+        if (own := _of_the_kit(error)) is not None:
+            _latch(attempt, own)
+            raise KitFailure(own) from None
         attempt.softened[call_id] = f"tool:{scope.path}:{number}:{call_id}"
         attempt.from_calls.append(error)
         raise
@@ -337,6 +337,12 @@ def _restore_turn(attempt: Attempt, prefix: str) -> None:
     newest = attempt.records.newest(prefix)
     if newest is not None:
         attempt.restore(newest, attempt.records.found[newest])
+
+
+def _of_the_kit(error: BaseException) -> HandoffKitError | None:
+    """The kit's error, by itself or as the cause that the SDK gives for one of its own, as for MCP tools."""
+    inner = error.__cause__ if isinstance(error, _sdk.AgentsException) else error
+    return inner if isinstance(inner, HandoffKitError) else None
 
 
 def _latch(attempt: Attempt, error: HandoffKitError) -> None:

@@ -161,6 +161,9 @@ class DurableStream(_sdk.RunResultStreaming):
             await _come_to_rest(result)
         if self._stopped and result.final_output is None and not result.interruptions:
             raise Stopped
+        if (task := getattr(result, "run_loop_task", None)) is not None and task.cancelled():
+            # The SDK's stream ends without a word then.
+            raise asyncio.CancelledError("the run was cancelled from inside")
         return result
 
     async def _told_of_resume(self, call: Call) -> None:
