@@ -62,7 +62,7 @@ def status(code: int, kind: str | None = None) -> openai.APIStatusError:
     return made(f"status {code}", response=response, body={"code": kind} if kind else None)
 
 
-def of(kind: type[BaseException], cause: BaseException | None = None, text: str = "it failed") -> BaseException:
+def of(kind: type[Exception], cause: BaseException | None = None, text: str = "it failed") -> BaseException:
     """An error of the SDK's, without calling constructors that want a whole run."""
     error = kind.__new__(kind)
     Exception.__init__(error, text)
@@ -220,7 +220,7 @@ def test_a_run_is_resumed_no_more_often_than_asked_for(tmp_path: Path, attempts:
 @modes
 @pytest.mark.parametrize("kind", [ToolTimeoutError, MCPToolCancellationError, Unforeseen])
 def test_a_tool_that_fails_hard_is_run_again_by_another_attempt(
-    tmp_path: Path, kind: type[BaseException], streamed: bool
+    tmp_path: Path, kind: type[Exception], streamed: bool
 ) -> None:
     failures = iter([of(kind)])
     runs: list[str] = []
