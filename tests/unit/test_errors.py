@@ -14,6 +14,16 @@ ALL = [
     e.HandoffVerificationError("r", "a", "b", ["x"], ["bad"]),
     e.RunAlreadyCompleted("r", {"n": 1}),
     e.RunInProgress("r", "me", "host", 7, 1.5),
+    e.LostOwnership("r", "me", 3),
+    e.RunInputMismatch("r"),
+    e.RunMismatch("r", "s"),
+    e.RunDiverged("r", "model:root:1", "Resolver"),
+    e.NothingToResume("r"),
+    e.UnknownAgent("r", "Resolver", ["Triage"]),
+    e.AmbiguousCheckpoint("c", ["r", "s"]),
+    e.AlreadyDecided("r", "p1", True),
+    e.CallInProgress("r", "pay", "k", "it runs"),
+    e.CallInDoubt("r", "pay", "k", "its owner ended"),
     e.CheckpointNotFound("c"),
     e.KeyConflict("r", "k"),
     e.PayloadError("$.a", "broken"),
@@ -26,6 +36,11 @@ ALL = [
     e.StoreDamaged(*STORE),
     e.SchemaMismatch("run.db", 9, 2),
 ]
+
+
+def test_every_error_is_looked_at_here() -> None:
+    kinds = {one for one in vars(e).values() if isinstance(one, type) and issubclass(one, e.HandoffKitError)}
+    assert kinds == {type(error) for error in ALL}
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)

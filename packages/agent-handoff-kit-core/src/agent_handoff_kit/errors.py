@@ -148,6 +148,29 @@ class RunMismatch(HandoffKitError, ValueError):
         )
 
 
+class AlreadyDecided(HandoffKitError, ValueError):
+    """A person decided on a waiting call, and another decision was stored before.
+
+    Args:
+        run_id: the run.
+        call_id: the waiting call.
+        approved: what was decided before.
+    """
+
+    def __init__(self, run_id: str, call_id: str, approved: bool) -> None:
+        self.run_id = run_id
+        self.call_id = call_id
+        self.approved = approved
+        super().__init__(run_id, call_id, approved)
+
+    def __str__(self) -> str:
+        before = "approved" if self.approved else "rejected"
+        return (
+            f"call {self.call_id!r} of run {self.run_id!r} is {before} already, and may have been acted upon. "
+            "Resume the run without another decision on it."
+        )
+
+
 class CallInProgress(HandoffKitError):
     """Another caller is running this call, and did not end in time.
 

@@ -27,6 +27,11 @@ class Journal:
     def __init__(self, run: Run) -> None:
         self._run = run
 
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        return self._run.run_id
+
     async def load(self, epoch: int) -> dict[str, Any]:
         """The records of an epoch by key, in the order of writing.
 

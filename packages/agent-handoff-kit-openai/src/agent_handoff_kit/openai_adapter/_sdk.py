@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeGuard
 
@@ -42,6 +43,7 @@ from agents import (
     trace,
 )
 from agents import exceptions as _exceptions
+from agents.agent_tool_state import get_agent_tool_state_scope, set_agent_tool_state_scope
 from agents.exceptions import AgentsException, MCPToolCancellationError, ToolTimeoutError
 from agents.items import ToolApprovalItem
 from agents.lifecycle import RunHooksBase
@@ -95,6 +97,7 @@ __all__ = [
     "function_tool",
     "get_current_trace",
     "handoff",
+    "isolate_agent_tools",
     "require_supported_sdk",
     "run_config",
     "runs_in_thread",
@@ -156,6 +159,16 @@ def as_state(value: Any) -> RunState[Any, Any] | None:
 
 def _is_state(value: object) -> TypeGuard[RunState[Any, Any]]:
     return isinstance(value, RunState)
+
+
+def isolate_agent_tools(wrapper: RunContextWrapper[Any]) -> None:
+    """Keep what the SDK notes about waiting agent tools apart from that of other attempts at the same calls.
+
+    It is kept for the whole process by the call, and an attempt makes the calls of the one before it again. Later
+    versions of the SDK do this by themselves.
+    """
+    if get_agent_tool_state_scope(wrapper) is None:
+        set_agent_tool_state_scope(wrapper, uuid.uuid4().hex)
 
 
 def serial_tools(given: Any) -> ToolExecutionConfig:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from agent_handoff_kit.errors import AlreadyDecided
 from agent_handoff_kit.journal import WHOLE_RUN, Journal
 from agent_handoff_kit.openai_adapter import _sdk
 
@@ -48,9 +49,18 @@ def decisions_in(state: _sdk.RunState[Any, Any]) -> list[Decision]:
 
 
 async def keep_decisions(journal: Journal, decisions: Sequence[Decision]) -> None:
-    """Store decisions durably; a later one on the same call replaces an earlier one."""
-    if decisions:
-        await journal.put(WHOLE_RUN, {f"{_PREFIX}{one.call_id}": asdict(one) for one in decisions})
+    """Store decisions durably. The first one on a call stands: the tool may have run on it.
+
+    Raises:
+        AlreadyDecided: another decision on the call is stored; none of these is stored.
+    """
+    if not decisions:
+        return
+    before = {one.call_id: one.approved for one in await kept_decisions(journal)}
+    for one in decisions:
+        if before.setdefault(one.call_id, one.approved) != one.approved:
+            raise AlreadyDecided(journal.run_id, one.call_id, before[one.call_id])
+    await journal.put(WHOLE_RUN, {f"{_PREFIX}{one.call_id}": asdict(one) for one in decisions})
 
 
 async def kept_decisions(journal: Journal) -> list[Decision]:

@@ -36,6 +36,8 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
         """Snapshot the context before anything of the receiver's has touched it."""
+        # Not before the run begins: it is reset there.
+        _sdk.isolate_agent_tools(self._attempt.wrapper)
         pending = self._attempt.pending
         if pending is not None and pending.context is None:
             snapshot(self._attempt, pending)

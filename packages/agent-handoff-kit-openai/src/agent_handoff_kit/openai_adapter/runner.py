@@ -145,6 +145,7 @@ class DurableRunner:
                 run which failed verification can go on.
 
         Raises:
+            AlreadyDecided: another decision on one of the calls is stored.
             NothingToResume: the run was never started.
             RunAlreadyCompleted, RunInProgress, UnknownAgent, RunDiverged: as ``run``.
         """
