@@ -50,7 +50,7 @@ class Provider:
 
     def model(self, agent: str) -> Model:
         """The agent's model, a new object for each process."""
-        return _Model(self, agent)
+        return ProvidedModel(self, agent)
 
     def answer(self, asked: Asked) -> ModelResponse:
         """The next output, or a lost connection."""
@@ -63,7 +63,9 @@ class Provider:
         return ModelResponse(output=output, usage=_usage(self.answers), response_id=f"resp_{self.answers}")
 
 
-class _Model(Model):
+class ProvidedModel(Model):
+    """One agent's way to a provider."""
+
     def __init__(self, provider: Provider, agent: str) -> None:
         self._provider = provider
         self._agent = agent
