@@ -15,6 +15,7 @@ from agent_handoff_kit.openai_adapter.failures import is_resumable
 from agent_handoff_kit.openai_adapter.job import Call, Job, kept_start, next_call, perform, scope_of
 from agent_handoff_kit.openai_adapter.outcome import finish
 from agent_handoff_kit.openai_adapter.traces import resume_span
+from agent_handoff_kit.openai_adapter.turns import name_limit
 from agent_handoff_kit.runs import Run
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Attempts:
                 return await self._once(call, execute)
             except BaseException as error:
                 settled = await call.attempt.settle(run.ttl)
-                raised = _original(call, error)
+                raised = self._original(call, error)
                 if not settled or left < 1 or not self._may_resume(call, raised):
                     await self._noted(raised)
                     if raised is error:
@@ -110,9 +111,11 @@ class Attempts:
     async def _set_status(self, status: str) -> None:
         await perform(self.job, self.job.relay.store.setting_status(self.job.run_id, status))
 
-
-def _original(call: Call, error: BaseException) -> BaseException:
-    """The error that ended the attempt: the kit's own before what it was turned into."""
-    if call.attempt.failure is not None:
-        return call.attempt.failure
-    return error.error if isinstance(error, KitFailure) else error
+    def _original(self, call: Call, error: BaseException) -> BaseException:
+        """The error that ended the attempt: the kit's own before what it was turned into."""
+        if call.attempt.failure is not None:
+            return call.attempt.failure
+        if all(error is not one for one in call.attempt.from_calls):
+            # A run inside a tool has a limit of its own.
+            name_limit(error, self.job.max_turns)
+        return error.error if isinstance(error, KitFailure) else error

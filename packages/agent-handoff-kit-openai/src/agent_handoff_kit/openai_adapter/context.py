@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
+from agent_handoff_kit.errors import PayloadError
 from agent_handoff_kit.models import Checkpoint, context_to_mapping, json_sanitize, make_handoff_envelope
 from agent_handoff_kit.openai_adapter.plain import as_dict, as_list
 from agent_handoff_kit.serialization import decode, encode
@@ -50,23 +51,34 @@ class ContextPort:
         """A snapshot that later changes to the context do not reach.
 
         Raises:
-            PayloadError: a value cannot be stored as it is; names its path.
+            PayloadError: a value cannot be stored as it is; names its path. Or ``dump`` failed.
         """
-        for _ in range(_TRIES):
+        tries = _TRIES
+        while True:
+            tries -= 1
             try:
                 return self._taken()
             except RuntimeError as error:
                 # A tool in a thread changes the dict while it is read.
-                if "changed size" not in str(error) and "mutated during" not in str(error):
-                    raise
-        return self._taken()
+                if tries < 1 or ("changed size" not in str(error) and "mutated during" not in str(error)):
+                    raise PayloadError("context", f"it could not be read: {error!r}") from error
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Put a snapshot into the caller's object; one that is as it was keeps the very objects that are in it."""
+        """Put a snapshot into the caller's object; one that is as it was keeps the very objects that are in it.
+
+        Raises:
+            PayloadError: the object does not take the values.
+        """
         data = encode(snapshot, types=self._types)
         if data == encode(self.taken(), types=self._types):
             return
         values = decode(data, types=self._types)
+        try:
+            self._put(values)
+        except Exception as error:
+            raise PayloadError("context", f"what was kept of it could not be restored: {error!r}") from error
+
+    def _put(self, values: dict[str, Any]) -> None:
         if self._load is not None:
             self._load(self._context, values)
         elif (held := as_dict(self._context)) is not None:
@@ -75,11 +87,21 @@ class ContextPort:
         elif self._context is not None:
             _restore_fields(self._context, values)
 
+    def _mapping(self) -> dict[str, Any]:
+        if self._dump is None:
+            return {} if self._context is None else context_to_mapping(self._context)
+        try:
+            mapping = as_dict(self._dump(self._context))
+        except RuntimeError:
+            raise
+        except Exception as error:
+            raise PayloadError("context", f"dump failed: {error!r}") from error
+        if mapping is None:
+            raise PayloadError("context", "dump did not return a dict")
+        return mapping
+
     def _taken(self) -> dict[str, Any]:
-        if self._dump is not None:
-            mapping = self._dump(self._context)
-        else:
-            mapping = {} if self._context is None else context_to_mapping(self._context)
+        mapping = self._mapping()
         # A record's own type makes its fields again; what is in a dict has to come back by itself.
         noted: list[str] | None = [] if self._dump is None and as_dict(self._context) is None else None
         data = encode(mapping, strict=True, types=self._types, root="context", noted=noted)
@@ -180,7 +202,9 @@ def _is_fixed(context: Any) -> bool:
 
 def _restore_fields(context: Any, values: dict[str, Any]) -> None:
     rebuilt = _rebuilt(context, values)
-    for name in (*vars(rebuilt), "__pydantic_extra__", "__pydantic_fields_set__"):
+    held = getattr(rebuilt, "__dict__", {})
+    slots = [one.name for one in dataclasses.fields(rebuilt)] if dataclasses.is_dataclass(rebuilt) else []
+    for name in {*held, *slots, "__pydantic_extra__", "__pydantic_fields_set__"}:
         if hasattr(rebuilt, name):
             object.__setattr__(context, name, getattr(rebuilt, name))
 

@@ -34,6 +34,7 @@ from agent_handoff_kit.openai_adapter.instrument import (
 )
 from agent_handoff_kit.openai_adapter.journal import hash_of
 from agent_handoff_kit.openai_adapter.sessions import SessionProxy
+from agent_handoff_kit.openai_adapter.turns import error_handlers, turns_left
 from agent_handoff_kit.runs import Run
 from agent_handoff_kit.store import awaiting
 from agent_handoff_kit.store.requests import Plan
@@ -219,7 +220,9 @@ def _arguments(job: Job, attempt: Attempt, point: ResumePoint, session: SessionP
     if isinstance(config.model, _sdk.Model):
         instrument_model(config.model)
     arguments = {**job.runner_kwargs, "hooks": hooks, "run_config": config, "context": attempt.wrapper}
-    arguments["max_turns"] = None if job.max_turns is None else job.max_turns - point.turns_used
+    arguments["max_turns"] = turns_left(job.max_turns, point.turns_used)
+    if job.runner_kwargs.get("error_handlers"):
+        arguments["error_handlers"] = error_handlers(job.runner_kwargs["error_handlers"], job.max_turns)
     if session is not None:
         arguments["session"] = session
     return {**arguments, **_server_ids(job, point)}
