@@ -183,11 +183,6 @@ async def _started(desk: Desk, relay: Relay, agent: Agent[Any], given: dict[str,
     return result
 
 
-def killed(desk: Desk, number: int) -> None:
-    """Run a process that dies at a crash point."""
-    assert run_and_die(functools.partial(work, desk), number).killed
-
-
 @dataclass(frozen=True)
 class Unrecorded:
     """What a killed process had done, and nothing durable tells of."""

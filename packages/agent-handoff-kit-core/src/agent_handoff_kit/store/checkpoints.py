@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from agent_handoff_kit.store.pruning import prune_finished, prune_run
 from agent_handoff_kit.store.records import CallRow, Damaged, LogHead, Place, RunRow, StaleLog, StoredCheckpoint
 from agent_handoff_kit.store.requests import Plan, Read, Write, perform
 from agent_handoff_kit.store.sqlite import SQLiteBackend
-from agent_handoff_kit.store.steps import Script
+from agent_handoff_kit.store.steps import PutRecord, Script
 
 T = TypeVar("T")
 
@@ -241,12 +241,13 @@ class CheckpointStore:
         result: Any,
         rebuild: Callable[[Any], Any] = as_it_is,
         redact: Callable[[Any], Any] | None = None,
+        records: Sequence[PutRecord] = (),
     ) -> Plan[None]:
-        """Plan: complete the run, keep its result, mark its newest checkpoint RECOVERED."""
+        """Plan: complete the run, keep its result and journal records, mark its newest checkpoint RECOVERED."""
         yield from self._writable(run_id)
         data = self.codec.encode_result(result, rebuild, redact)
         mark = digest(run_id, "", "result", data)
-        yield Write(self.fenced(scripts.complete_run, run_id, data, mark))
+        yield Write(self.fenced(scripts.complete_run, run_id, data, mark, records))
 
     def run_result(self, run_id: str) -> Plan[Any]:
         """Plan: the stored result of a completed run, None without one."""

@@ -241,8 +241,16 @@ def set_run_status(run_id: str, status: str, *, fences: Fences, now: float) -> S
     yield steps.WriteRun(run_id, status, None, None, now)
 
 
-def complete_run(run_id: str, result: bytes, digest: bytes, *, fences: Fences, now: float) -> Script[None]:
-    """Complete the run, store its result and mark its newest checkpoint RECOVERED.
+def complete_run(
+    run_id: str,
+    result: bytes,
+    digest: bytes,
+    records: Sequence[steps.PutRecord] = (),
+    *,
+    fences: Fences,
+    now: float,
+) -> Script[None]:
+    """Complete the run, store its result, mark its newest checkpoint RECOVERED, and keep journal records with it.
 
     Raises:
         RunAlreadyCompleted: it is completed with another result.
@@ -254,6 +262,8 @@ def complete_run(run_id: str, result: bytes, digest: bytes, *, fences: Fences, n
             return
         raise RunAlreadyCompleted(run_id)
     yield from lock_run(run_id, fences, now)
+    for record in records:  # noqa: UP028 - a list cannot be sent the rows
+        yield record
     yield steps.RecoverNewest(run_id)
     yield steps.WriteRun(run_id, "completed", result, digest, now)
 

@@ -11,7 +11,7 @@ from agent_handoff_kit.journal import WHOLE_RUN
 from agent_handoff_kit.models import HandoffStatus
 from agent_handoff_kit.openai_adapter.checkpoints import Agents, point_in, resolve_agent
 from agent_handoff_kit.openai_adapter.instrument import instrument_graph
-from agent_handoff_kit.openai_adapter.job import Call, Job
+from agent_handoff_kit.openai_adapter.job import Call, Job, perform
 from agent_handoff_kit.openai_adapter.responses import stored_usage
 
 OUTCOME = "outcome"
@@ -33,8 +33,9 @@ async def finish(job: Job, call: Call, result: Any) -> Any:
         "turns": attempt.turns_used,
         "usage": stored_usage(result.context_wrapper.usage),
     }
-    await attempt.journal.put(WHOLE_RUN, {OUTCOME: told})
-    await job.relay.acomplete(job.run_id, storable_output(result.last_agent, result.final_output))
+    records = attempt.journal.encoded(WHOLE_RUN, {OUTCOME: told})
+    output = storable_output(result.last_agent, result.final_output)
+    await perform(job, job.relay.store.complete(job.run_id, output, redact=job.relay.redact, records=records))
     return result
 
 
