@@ -24,6 +24,7 @@ EXAMPLES: dict[type[e.HandoffKitError], tuple[Any, ...]] = {
     e.RunInProgress: ("run-7", "owner-3", "host-9", 4711, 1.5),
     e.LostOwnership: ("run-7", "owner-3", 12),
     e.RunMismatch: ("run-7", "run-8"),
+    e.AlreadyDecided: ("run-7", "call-1", "approved"),
     e.AmbiguousCheckpoint: ("cp-1", ["run-7", "run-8"]),
     e.NothingToResume: ("run-7",),
     e.RunDiverged: ("run-7", "model:root:2", "Resolver"),

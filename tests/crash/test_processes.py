@@ -41,19 +41,26 @@ def start(code: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE)
 
 
+def first_lines(process: subprocess.Popen[bytes], count: int) -> bytes:
+    assert process.stdout is not None
+    return b"".join(process.stdout.readline() for _ in range(count))
+
+
 def test_nothing_acknowledged_is_lost_when_writers_are_killed(tmp_path: Path) -> None:
     path = str(tmp_path / "run.db")
     acknowledged: dict[str, int] = {}
     kills = 0
     for attempt in range(10):
         writers = [start(WRITER, path, f"w{attempt}{n}") for n in range(4)]
-        time.sleep(random.uniform(0.4, 0.9))
+        # However slow the machine is, all are at work before the first one dies.
+        begun = [first_lines(writer, 4) for writer in writers]
+        time.sleep(random.uniform(0.0, 0.4))
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
-        for writer in writers:
+        for writer, told in zip(writers, begun, strict=True):
             output, _ = writer.communicate()
             kills += writer.returncode == -signal.SIGKILL
-            for line in output.decode().splitlines():
+            for line in (told + output).decode().splitlines():
                 run_id, count = line.split()
                 acknowledged[run_id] = int(count)
     assert kills == 40

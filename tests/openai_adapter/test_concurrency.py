@@ -63,6 +63,7 @@ def test_fifty_runs_at_once_on_one_graph_do_not_mix(tmp_path: Path) -> None:
     async def one(relay: Relay, number: int) -> None:
         context: dict[str, Any] = {"looked": []}
         session = SQLiteSession(f"s{number}", tmp_path / "sessions.db")
+        sessions.append(session)
         result = await DurableRunner.run(
             relay,
             f"run {number}",
@@ -85,7 +86,12 @@ def test_fifty_runs_at_once_on_one_graph_do_not_mix(tmp_path: Path) -> None:
         with Relay(tmp_path / "run.db") as relay:
             await asyncio.gather(*[one(relay, number) for number in range(50)])
 
-    asyncio.run(scenario())
+    sessions: list[SQLiteSession] = []
+    try:
+        asyncio.run(scenario())
+    finally:
+        for session in sessions:
+            session.close()
 
 
 WORKER = """

@@ -100,6 +100,7 @@ def test_the_same_history_arrives_once(relay: Relay) -> None:
             "function_call_output",
             "assistant",
         ]
+        session.close()
 
     in_a_loop(scenario())
 

@@ -147,8 +147,7 @@ def work(desk: Desk, point: Point) -> dict[str, Any]:
 
 async def _work(desk: Desk, point: Point) -> dict[str, Any]:
     context: dict[str, Any] = {"log": []}
-    session = SQLiteSession("s", desk.folder / "session.db")
-    with Relay(desk.database) as relay:
+    with closing(SQLiteSession("s", desk.folder / "session.db")) as session, Relay(desk.database) as relay:
         agent = build(desk, relay, point)
         given: dict[str, Any] = {
             "context": context,

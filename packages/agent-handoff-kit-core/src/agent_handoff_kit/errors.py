@@ -154,20 +154,19 @@ class AlreadyDecided(HandoffKitError, ValueError):
     Args:
         run_id: the run.
         call_id: the waiting call.
-        approved: what was decided before.
+        decision: what was decided before: ``approved`` or ``rejected``.
     """
 
-    def __init__(self, run_id: str, call_id: str, approved: bool) -> None:
+    def __init__(self, run_id: str, call_id: str, decision: str) -> None:
         self.run_id = run_id
         self.call_id = call_id
-        self.approved = approved
-        super().__init__(run_id, call_id, approved)
+        self.decision = decision
+        super().__init__(run_id, call_id, decision)
 
     def __str__(self) -> str:
-        before = "approved" if self.approved else "rejected"
         return (
-            f"call {self.call_id!r} of run {self.run_id!r} is {before} already, and may have been acted upon. "
-            "Resume the run without another decision on it."
+            f"call {self.call_id!r} of run {self.run_id!r} is {self.decision} already, and the tool may have run. "
+            "Give no other decision on it, and resume the run."
         )
 
 

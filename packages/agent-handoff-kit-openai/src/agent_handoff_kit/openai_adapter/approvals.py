@@ -59,7 +59,8 @@ async def keep_decisions(journal: Journal, decisions: Sequence[Decision]) -> Non
     before = {one.call_id: one.approved for one in await kept_decisions(journal)}
     for one in decisions:
         if before.setdefault(one.call_id, one.approved) != one.approved:
-            raise AlreadyDecided(journal.run_id, one.call_id, before[one.call_id])
+            decision = "approved" if before[one.call_id] else "rejected"
+            raise AlreadyDecided(journal.run_id, one.call_id, decision)
     await journal.put(WHOLE_RUN, {f"{_PREFIX}{one.call_id}": asdict(one) for one in decisions})
 
 
