@@ -96,6 +96,7 @@ async def _run(
         "run_config": desk.run_config(),
         "max_resume_attempts": conditions.resumes,
         "max_turns": desk.answers,
+        **desk.runner,
     }
     with Relay(folder / "run.db", durability="os") as relay:
         if conditions.streamed:

@@ -10,6 +10,7 @@ from typing import Any
 
 from agents import Agent, HandoffInputData, ModelSettings, RunConfig, function_tool, handoff
 from agents.extensions.handoff_filters import remove_all_tools
+from agents.memory import SessionSettings
 from agents.run_config import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
@@ -29,6 +30,7 @@ class Desk:
         filters: by receiver, the filter of each handoff to it.
         user_input: what the run is asked.
         config: the fields of the run's configuration.
+        runner: further arguments of the runner.
         tool_choice: of every agent.
     """
 
@@ -37,6 +39,7 @@ class Desk:
     filters: Mapping[str, Filter] = field(default_factory=dict[str, Filter])
     user_input: Any = "Where is order 77?"
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    runner: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tool_choice: str | None = None
 
     @property
@@ -195,3 +198,32 @@ DESKS: dict[str, Desk] = {
         tool_choice="required",
     ),
 }
+
+# A conversation that the server keeps is sent what is new in it only.
+SERVER_DESKS: dict[str, Desk] = {
+    "previous_response": Desk(_THREE, runner={"previous_response_id": "resp_0"}),
+    "automatic_previous_response": Desk(_THREE, runner={"auto_previous_response_id": True}),
+    "conversation": Desk(_THREE, runner={"conversation_id": "conv_1"}),
+    "chain_of_a_conversation_back_and_forth": Desk(
+        DESKS["back_and_forth"].scripts,
+        handoffs=DESKS["back_and_forth"].handoffs,
+        runner={"previous_response_id": "resp_0"},
+    ),
+}
+
+
+def _newest_first(history: list[Any], new: list[Any]) -> list[Any]:
+    return [*new, *reversed(history)]
+
+
+# What a session gives to a run is subject to the run's configuration.
+SESSION_DESKS: dict[str, Desk] = {
+    "limit": Desk(_THREE, config={"session_settings": SessionSettings(limit=1)}),
+    "callback": Desk(_THREE, config={"session_input_callback": _newest_first}),
+    "callback_and_filter": Desk(
+        _THREE, config={"session_input_callback": _newest_first}, filters={"Resolver": _without_earlier_items}
+    ),
+}
+
+# The filter of a later handoff, which tells the run's input from the items of earlier turns.
+LATER_FILTER = Desk(_THREE, filters={"Closer": _without_earlier_items})
