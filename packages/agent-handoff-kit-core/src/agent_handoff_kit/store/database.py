@@ -28,6 +28,8 @@ class Database:
         self._side_lock = None if self.in_memory else SideLock(f"{self.location}-lock", self.location)
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
+        # Not to be used any more; an interrupt may have come before it was closed, or after.
+        self._reader_is_left = self._writer_is_left = False
         self.owner: Owner = Owner(self.location, in_memory=self.in_memory)
 
     def try_lock(self) -> bool:
@@ -41,6 +43,8 @@ class Database:
 
     def writer(self) -> sqlite3.Connection:
         """The connection that writes; opening it needs the side lock."""
+        if self._writer_is_left:
+            self._drop_writer()
         if self._writer is None:
             if not self.in_memory:
                 create_private(self.location)
@@ -51,6 +55,8 @@ class Database:
         """The connection that reads; in memory there is one for all."""
         if self.in_memory:
             return self.writer()
+        if self._reader_is_left:
+            self._reset_reader()
         if self._reader is None:
             self._require_clean_fork()
             self._reader = open_reader(self.location)
@@ -62,13 +68,13 @@ class Database:
 
     def idle_writer(self) -> sqlite3.Connection:
         """The connection that writes, without a transaction."""
-        if self._writer is not None and self._writer.in_transaction:
+        if self._writer is not None and not self._writer_is_left and self._writer.in_transaction:
             self.reset_writer()
         return self.writer()
 
     def idle_reader(self) -> sqlite3.Connection:
         """The connection that reads, without a transaction; in memory as the writer left it."""
-        if self._reader is not None and self._reader.in_transaction:
+        if self._reader is not None and not self._reader_is_left and self._reader.in_transaction:
             self._reset_reader()
         return self.reader()
 
@@ -91,20 +97,27 @@ class Database:
         """Leave behind whatever the writing connection left open."""
         # A database in memory lives as long as its one connection.
         if not self.in_memory:
-            connection, self._writer = self._writer, None
-            _close(connection)
+            self._drop_writer()
         elif self._writer is not None and self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
+    def _drop_writer(self) -> None:
+        # It is held until it is closed: lost with an open transaction, it would lock the file until it is collected.
+        self._writer_is_left = True
+        _close(self._writer)
+        self._writer = None
+        self._writer_is_left = False
+
     def _reset_reader(self) -> None:
-        connection, self._reader = self._reader, None
-        _close(connection)
+        self._reader_is_left = True
+        _close(self._reader)
+        self._reader = None
+        self._reader_is_left = False
 
     def close(self) -> None:
         """Close the connections and the lock file."""
-        writer, self._writer = self._writer, None
         self._reset_reader()
-        _close(writer)
+        self._drop_writer()
         if self._side_lock is not None:
             self._side_lock.close()
 
