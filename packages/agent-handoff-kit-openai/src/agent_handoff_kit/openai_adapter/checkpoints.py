@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_handoff_kit.errors import UnknownAgent
-from agent_handoff_kit.models import Checkpoint, make_handoff_envelope
+from agent_handoff_kit.models import Checkpoint, checkpoint_state, make_handoff_envelope
 from agent_handoff_kit.openai_adapter import _sdk
 from agent_handoff_kit.openai_adapter.attempt import Attempt, Pending
 from agent_handoff_kit.openai_adapter.plain import as_dict, as_list
 from agent_handoff_kit.openai_adapter.responses import revived_usage, stored_usage
+from agent_handoff_kit.openai_adapter.roster import Roster
 from agent_handoff_kit.serialization import decode, encode
 
 Agents = Mapping[str, Any] | Callable[[str], Any] | None
@@ -113,27 +114,35 @@ def start_envelope(agent: str, items: Any, context: dict[str, Any], session_coun
     return envelope
 
 
+def handed_envelope(found: Checkpoint, told: str, session_count: int | None) -> dict[str, Any]:
+    """What is kept of the start of a run that begins at the receiver of a checkpoint made before it."""
+    items = [{"role": "user", "content": told}]
+    envelope = envelope_of(found.from_agent, found.to_agent, checkpoint_state(found), items)
+    envelope["meta"][_RESUME] = {"agent": found.to_agent, "session": session_count, "handed": True}
+    return envelope
+
+
 def start_in(envelope: dict[str, Any], given: Any) -> ResumePoint:
     """The resume point at a run's start; the caller's own input, where it is given, is what was kept."""
     resume = envelope["meta"][_RESUME]
-    items = envelope["messages"] if given is None else given
-    return ResumePoint(
-        0, resume["agent"], resume["agent"], items, envelope["state"], session_count=resume["session"], is_start=True
-    )
+    handed = "handed" in resume
+    items = envelope["messages"] if given is None or handed else given
+    agent, count = resume["agent"], resume["session"]
+    return ResumePoint(0, agent, agent, items, envelope["state"], session_count=count, is_start=not handed)
 
 
-def resolve_agent(run_id: str, point: ResumePoint, known: Mapping[str, _sdk.Agent[Any]], agents: Agents) -> Any:
+def resolve_agent(run_id: str, point: ResumePoint, roster: Roster, agents: Agents) -> Any:
     """The agent that a run goes on with.
 
     Raises:
         UnknownAgent: it is neither in the graph nor in ``agents``.
     """
     names = (point.agent, point.to_agent)
-    found = next((known[name] for name in names if name in known), None)
+    found = next((one for name in names if (one := roster.find(name)) is not None), None)
     if found is None and agents is not None:
         found = next((one for name in names if (one := _looked_up(agents, name)) is not None), None)
     if found is None:
-        listed = [*known, *(() if callable(agents) or agents is None else agents)]
+        listed = [*roster.names, *(() if callable(agents) or agents is None else agents)]
         raise UnknownAgent(run_id, point.agent, listed)
     return found
 

@@ -12,6 +12,7 @@ from agent_handoff_kit.openai_adapter.attempt import ROOT, Attempt, Pending, act
 from agent_handoff_kit.openai_adapter.checkpoints import snapshot, write_checkpoint
 from agent_handoff_kit.openai_adapter.handoffs import verify_handoff
 from agent_handoff_kit.openai_adapter.instrument import instrument_graph
+from agent_handoff_kit.openai_adapter.roster import Roster
 
 RequiredKeys = Mapping[str, Sequence[Any]]
 
@@ -21,16 +22,14 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
 
     Args:
         attempt: what the hooks belong to.
-        known: the agents of the run by identity; agents met on the way are added.
+        roster: the agents of the run.
         required_keys: by the receiver's name.
         user: the user's hooks.
     """
 
-    def __init__(
-        self, attempt: Attempt, known: dict[str, _sdk.Agent[Any]], required_keys: RequiredKeys, user: Any
-    ) -> None:
+    def __init__(self, attempt: Attempt, roster: Roster, required_keys: RequiredKeys, user: Any) -> None:
         self._attempt = attempt
-        self._known = known
+        self._roster = roster
         self._required_keys = required_keys
         self._user = user
 
@@ -49,7 +48,7 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
         attempt = self._attempt
         attempt.check()
         announced, attempt.announced = attempt.announced, None
-        sender, receiver = self._identity(from_agent), self._identity(to_agent)
+        sender, receiver = self._roster.name_of(from_agent), self._roster.name_of(to_agent)
         keys = tuple(self._required_keys.get(to_agent.name, ()))
         if attempt.records.exhausted:
             await attempt.leave_replay()
@@ -67,13 +66,6 @@ class AttemptHooks(_sdk.RunHooksBase[Any, Any]):
         if any(str(getattr(item, "type", "")).endswith("_call") for item in response.output):
             self._attempt.used_tools.add(agent.name)
         await self.told("on_llm_end", context, agent, response)
-
-    def _identity(self, agent: Any) -> str:
-        for name, known in self._known.items():
-            if known is agent:
-                return name
-        self._known[agent.name] = agent
-        return str(agent.name)
 
     async def told(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Call the user's hook of this name."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from agent_handoff_kit.openai_adapter import _sdk, journal
@@ -13,6 +14,7 @@ from agent_handoff_kit.openai_adapter.attempt import ROOT, active
 
 _MARK = "_agent_handoff_kit_instrumented"
 _ONCE = threading.Lock()
+_ABSENT: Any = object()
 
 
 def instrument_graph(start: _sdk.Agent[Any]) -> dict[str, _sdk.Agent[Any]]:
@@ -76,11 +78,37 @@ def _reached(start: _sdk.Agent[Any]) -> Iterator[_sdk.Agent[Any]]:
         waiting.extend(one for one in (*targets, *inside) if one is not None)
 
 
+@dataclass(frozen=True)
+class _Instrumented:
+    """Whose attributes were replaced, and what they were; a copy of the object carries the mark of the original."""
+
+    owner: int
+    before: Mapping[str, Any]
+
+    def __deepcopy__(self, memo: Any) -> _Instrumented:
+        return self
+
+    def undo(self, held: dict[str, Any]) -> None:
+        """Give a copy back what the original had, so that it does not go on calling the original."""
+        for name, value in self.before.items():
+            if value is _ABSENT:
+                held.pop(name, None)
+            else:
+                held[name] = value
+
+
 def _once(target: Any, work: Callable[[Any], None]) -> None:
+    held: dict[str, Any] = target.__dict__
     with _ONCE:
-        if not getattr(target, "__dict__", {}).get(_MARK):
-            work(target)
-            setattr(target, _MARK, True)
+        mark = held.get(_MARK)
+        if mark is not None and mark.owner == id(target):
+            return
+        if mark is not None:
+            mark.undo(held)
+        before = dict(held)
+        work(target)
+        changed = {name: before.get(name, _ABSENT) for name in held if held[name] is not before.get(name)}
+        held[_MARK] = _Instrumented(id(target), changed)
 
 
 def _instrument_tool(tool: Any) -> None:

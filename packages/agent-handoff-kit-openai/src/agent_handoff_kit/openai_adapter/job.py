@@ -18,21 +18,21 @@ from agent_handoff_kit.openai_adapter.attempt import ROOT, Attempt, Guardrails, 
 from agent_handoff_kit.openai_adapter.checkpoints import (
     Agents,
     ResumePoint,
-    point_in,
     resolve_agent,
     start_envelope,
     start_in,
 )
 from agent_handoff_kit.openai_adapter.context import ContextPort
+from agent_handoff_kit.openai_adapter.handmade import handed_before, newest_point
 from agent_handoff_kit.openai_adapter.hooks import AttemptHooks, input_filter
 from agent_handoff_kit.openai_adapter.instrument import (
     blamed,
-    instrument_graph,
     instrument_guardrail,
     instrument_model,
     instrument_provider,
 )
 from agent_handoff_kit.openai_adapter.journal import hash_of
+from agent_handoff_kit.openai_adapter.roster import Roster
 from agent_handoff_kit.openai_adapter.sessions import SessionProxy
 from agent_handoff_kit.openai_adapter.turns import error_handlers, turns_left
 from agent_handoff_kit.runs import Run
@@ -91,7 +91,7 @@ class Job:
         self.app_context: Any = getattr(self.context, "context", None) if self.has_wrapper else self.context
         self.port: ContextPort = ContextPort(self.app_context, self.dump, self.load, self.relay.store.codec.types)
         self.initial: dict[str, Any] = self.port.taken()
-        self.known: dict[str, _sdk.Agent[Any]] = instrument_graph(self.starting_agent)
+        self.roster: Roster = Roster(self.starting_agent)
         given = self.runner_kwargs.pop("run_config", None)
         self.owns_provider: bool = given is None or (isinstance(given, dict) and "model_provider" not in given)
         self.config: _sdk.RunConfig = _sdk.run_config(given)
@@ -102,10 +102,6 @@ class Job:
     def has_wrapper(self) -> bool:
         """Whether the caller gave the SDK's wrapper around the context."""
         return isinstance(self.context, _sdk.RunContextWrapper)
-
-    def identity_of(self, agent: Any) -> str:
-        """The name by which checkpoints know an agent."""
-        return next((name for name, known in self.known.items() if known is agent), agent.name)
 
 
 @dataclass
@@ -142,7 +138,9 @@ async def kept_start(job: Job, run: Run) -> ResumePoint:
         raise NothingToResume(run.run_id)
     else:
         count = None if job.session is None else len(await job.session.get_items())
-        envelope = start_envelope(job.identity_of(job.starting_agent), given, job.initial, count)
+        envelope = await handed_before(job.relay, run.run_id, job.roster, job.agents, count)
+        if envelope is None:
+            envelope = start_envelope(job.roster.name_of(job.starting_agent), given, job.initial, count)
         data, mark = job.relay.store.codec.encode(envelope, "input"), b""
     await perform(job, keeping_input(run, data, mark if given is None else _mark(given)))
     return start_in(envelope, given)
@@ -154,11 +152,9 @@ async def next_call(job: Job, run: Run, start: ResumePoint) -> Call:
     Raises:
         UnknownAgent: the agent to go on with is not at hand.
     """
-    checkpoint = await job.relay.arecover(run.run_id)
-    point = start if checkpoint is None else point_in(checkpoint) or start
-    agent = job.starting_agent if point.is_start else resolve_agent(run.run_id, point, job.known, job.agents)
-    for name, one in instrument_graph(agent).items():
-        job.known.setdefault(name, one)
+    point = await newest_point(job.relay, run.run_id) or start
+    agent = job.starting_agent if point.is_start else resolve_agent(run.run_id, point, job.roster, job.agents)
+    job.roster.join(agent)
     return await _call_from(job, run, point, agent)
 
 
@@ -214,7 +210,7 @@ async def _attempt(job: Job, run: Run, point: ResumePoint, agent: _sdk.Agent[Any
 
 
 def _arguments(job: Job, attempt: Attempt, point: ResumePoint, session: SessionProxy | None) -> dict[str, Any]:
-    hooks = AttemptHooks(attempt, job.known, job.required_keys, job.runner_kwargs.get("hooks"))
+    hooks = AttemptHooks(attempt, job.roster, job.required_keys, job.runner_kwargs.get("hooks"))
     config = dataclasses.replace(job.config, **_changes(job, point, session))
     instrument_provider(config.model_provider)
     if isinstance(config.model, _sdk.Model):

@@ -10,9 +10,9 @@ from agent_handoff_kit.core import Relay
 from agent_handoff_kit.journal import WHOLE_RUN
 from agent_handoff_kit.models import HandoffStatus
 from agent_handoff_kit.openai_adapter.checkpoints import Agents, point_in, resolve_agent
-from agent_handoff_kit.openai_adapter.instrument import instrument_graph
 from agent_handoff_kit.openai_adapter.job import Call, Job, perform
 from agent_handoff_kit.openai_adapter.responses import stored_usage
+from agent_handoff_kit.openai_adapter.roster import Roster
 
 OUTCOME = "outcome"
 
@@ -29,7 +29,7 @@ async def finish(job: Job, call: Call, result: Any) -> Any:
     if call.guardrails_skipped:
         result.input_guardrail_results = []
     told = {
-        "agent": job.identity_of(result.last_agent),
+        "agent": job.roster.name_of(result.last_agent),
         "turns": attempt.turns_used,
         "usage": stored_usage(result.context_wrapper.usage),
     }
@@ -48,7 +48,7 @@ async def stored_result(relay: Relay, run_id: str, starting_agent: Any, agents: 
     point = point_in(passed[-1]) if passed else None
     if point is None:
         return revived_output(starting_agent, stored)
-    return revived_output(resolve_agent(run_id, point, instrument_graph(starting_agent), agents), stored)
+    return revived_output(resolve_agent(run_id, point, Roster(starting_agent), agents), stored)
 
 
 def storable_output(agent: Any, output: Any) -> Any:

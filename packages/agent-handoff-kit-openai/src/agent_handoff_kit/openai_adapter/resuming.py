@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from agent_handoff_kit.core import Relay
 from agent_handoff_kit.errors import NothingToResume
-from agent_handoff_kit.models import Checkpoint, HandoffStatus, checkpoint_messages, checkpoint_state
+from agent_handoff_kit.models import Checkpoint, HandoffStatus, checkpoint_state
 from agent_handoff_kit.openai_adapter import _sdk
 from agent_handoff_kit.openai_adapter.checkpoints import point_in
+from agent_handoff_kit.openai_adapter.handmade import told
 from agent_handoff_kit.openai_adapter.outcome import storable_output
 
 _logger = logging.getLogger(__name__)
-_SHOWN = 20
 
 Prompt = str | Callable[[dict[str, Any]], str] | None
 
@@ -85,12 +84,4 @@ def _input_for(found: Checkpoint, prompt: Prompt) -> Any:
     if prompt is not None:
         return prompt
     point = point_in(found)
-    return _told(found) if point is None else list(point.items)
-
-
-def _told(found: Checkpoint) -> str:
-    told = ["Go on from the checkpoint of a handoff.", f"State: {json.dumps(checkpoint_state(found), default=str)}"]
-    messages = checkpoint_messages(found)
-    if messages:
-        told.append(f"Messages so far: {json.dumps(messages[-_SHOWN:], default=str)}")
-    return "\n".join(told)
+    return told(found) if point is None else list(point.items)
