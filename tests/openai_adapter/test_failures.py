@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 import pytest
-from agents import Agent, RunConfig, UserError, function_tool
+from agents import Agent, RunConfig, UserError, exceptions, function_tool
 from agents.exceptions import (
     AgentsException,
     InputGuardrailTripwireTriggered,
@@ -91,7 +91,10 @@ RESUMED: dict[str, BaseException] = {
     "user error of a passing cause": of(UserError, ConnectionError("lost")),
     "unforeseen": Unforeseen("what is this"),
 }
+if hasattr(exceptions, "ModelTimeoutError"):  # since 0.21
+    RESUMED["model timeout"] = of(exceptions.ModelTimeoutError)
 REFUSED: dict[str, BaseException] = {
+    "refusal": of(exceptions.ModelRefusalError),
     **{f"status {code}": status(code) for code in (400, 401, 403, 404, 422)},
     "no quota": status(429, "insufficient_quota"),
     "max turns": of(MaxTurnsExceeded),

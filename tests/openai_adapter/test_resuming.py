@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from agents import Agent, HandoffInputData, RunConfig, UserError, function_tool, handoff
 from agents.tool_context import ToolContext
+from pydantic import BaseModel
 
 from agent_handoff_kit import HandoffVerificationError, Relay
 from agent_handoff_kit.errors import NothingToResume, RunDiverged, RunInputMismatch, UnknownAgent
@@ -246,6 +247,37 @@ def test_a_handoff_inside_an_agent_tool_is_verified_and_is_no_resume_point(relay
 
     assert asyncio.run(scenario({"n": 1})).final_output == "Done."
     assert relay.history("r") == []
+
+
+class Answer(BaseModel):
+    words: str
+
+
+def test_handoffs_of_the_applications_own_within_a_run_are_no_resume_points(relay: Relay) -> None:
+    async def scenario() -> None:
+        final = message('{"words": "Done."}')
+        scripts: Scripts = {"Triage": [[handover("Resolver", "h1")]], "Resolver": [[call("delegate", "d1")], [final]]}
+        provider = Provider(scripts, [2])
+        delegated: list[int] = []
+
+        @function_tool
+        async def delegate() -> str:
+            """Hand a part of the work to plain code."""
+            delegated.append(1)
+            await relay.ahandoff("r", "Resolver", "printer", {"pages": 2}, ["pages"])
+            return "printed"
+
+        agent = two(provider, tools=[delegate], output_type=Answer)
+        with pytest.raises(ConnectionError):
+            await run(relay, agent, max_resume_attempts=0)
+        assert [one.to_agent for one in await relay.ahistory("r")] == ["Resolver", "printer"]
+        result = await run(relay, agent)
+        assert result.final_output == Answer(words="Done.")
+        assert delegated == [1]
+        assert [one.agent for one in provider.asked] == ["Triage", "Resolver", "Resolver", "Resolver"]
+        assert await DurableRunner.result(relay, "r", agent) == Answer(words="Done.")
+
+    asyncio.run(scenario())
 
 
 def test_agent_tools_two_levels_deep_are_replayed_under_their_own_place(relay: Relay) -> None:
