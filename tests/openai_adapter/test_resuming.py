@@ -275,6 +275,7 @@ def test_handoffs_of_the_applications_own_within_a_run_are_no_resume_points(rela
         assert result.final_output == Answer(words="Done.")
         assert delegated == [1]
         assert [one.agent for one in provider.asked] == ["Triage", "Resolver", "Resolver", "Resolver"]
+        assert provider.asked[-1].input == provider.asked[-2].input
         assert await DurableRunner.result(relay, "r", agent) == Answer(words="Done.")
 
     asyncio.run(scenario())
