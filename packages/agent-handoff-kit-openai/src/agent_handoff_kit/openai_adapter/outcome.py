@@ -15,6 +15,7 @@ from agent_handoff_kit.openai_adapter.responses import stored_usage
 from agent_handoff_kit.openai_adapter.roster import Roster
 
 OUTCOME = "outcome"
+_GOOD = (HandoffStatus.VERIFIED, HandoffStatus.RECOVERED)
 
 
 async def finish(job: Job, call: Call, result: Any) -> Any:
@@ -44,8 +45,9 @@ async def stored_result(relay: Relay, run_id: str, starting_agent: Any, agents: 
     if await relay.arun_status(run_id) != "completed":
         return None
     stored = await relay.aresult(run_id)
-    passed = [one for one in await relay.ahistory(run_id) if one.status is HandoffStatus.RECOVERED]
-    point = point_in(passed[-1]) if passed else None
+    passed = [one for one in await relay.ahistory(run_id) if one.status in _GOOD]
+    # Handoffs of the application's own may lie above the one to the last agent.
+    point = next((one for handed in reversed(passed) if (one := point_in(handed)) is not None), None)
     if point is None:
         return revived_output(starting_agent, stored)
     return revived_output(resolve_agent(run_id, point, Roster(starting_agent), agents), stored)
